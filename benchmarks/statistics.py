@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import digamma, ndtr, polygamma, stdtr, stdtrit
 
 from harness.contracts import Task
-from harness.reports.statistics import noise
+from harness.reports.statistics import LEVEL, noise
 from harness.reports.statistics.influence import influence
-from harness.reports.statistics.noise import LEVEL, Noise, holm
+from harness.reports.statistics.noise import Noise, holm
 
 HARD = 0.06  # of a row's right answers, the part of the variance that its seeds share, and each seed's own
 DRAWS = 999

@@ -17,7 +17,8 @@ from scipy.special import ndtri
 from harness.reports import Table
 from harness.reports.papers.orderings import FEWEST_SEEDS
 from harness.reports.papers.printed import AVERAGES
-from harness.reports.statistics.noise import LEVEL, POWER, Noise, holm
+from harness.reports.statistics import LEVEL, POWER
+from harness.reports.statistics.noise import Noise, holm
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
 from harness.reports.tables import quantities
 from harness.reports.tables.quantities import is_score

@@ -18,7 +18,6 @@ from harness.code_versions import here
 from harness.commands import columns
 from harness.commands.kept_table import KeptTable, of_report
 from harness.commands.recorded import chosen_on, say_damage, table_of
-from harness.commands.sight import sight
 from harness.commands.telling import say, tell
 from harness.data.tasks import get_task
 from harness.errors import UserError, counted, near
@@ -158,6 +157,8 @@ def plan(options: Namespace) -> int:
 
 def planned(options: Namespace) -> tuple[Plan, list[str]]:
     """What a run would do, and all that is to be said of it. Trains and writes nothing."""
+    from harness.commands.sight import sight
+
     request, out = Request.of(options), Path(options.out)
     check_early(request)
     workers = choosing.workers(options.workers)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from string import ascii_lowercase
 from typing import Any
 
+import numpy as np
+
 from harness.errors import UserError
+from harness.reports.statistics import LEVEL
 from harness.reports.statistics import over_tasks as statistics
-from harness.reports.statistics.noise import LEVEL
 from harness.reports.tables.layout import Cell, Grid, Group, heading, told_apart
 from harness.reports.tables.quantities import is_score, scaled
 from harness.reports.tables.shapes import Entry, Line, Table
@@ -54,8 +56,6 @@ def over_tasks(table: Table) -> OverTasks:
 
     Raises UserError where there are fewer tasks than five, or rows than two.
     """
-    import numpy as np
-
     places = [j for j, c in enumerate(table.columns) if c.task and c.selects and is_score(c.metric)]
     tasks = [table.columns[j].label for j in places]
     if len(tasks) < statistics.FEWEST_TASKS:
@@ -106,8 +106,6 @@ def over_tasks(table: Table) -> OverTasks:
 
 def _middle(entries: Sequence[Entry], metrics: Sequence[str]) -> tuple[float, float, float] | None:
     """The interquartile mean over seeds and tasks, where every task has as many seeds, and enough."""
-    import numpy as np
-
     seeds = {len(e.runs) for e in entries}
     if len(seeds) > 1 or min(seeds) < statistics.FEWEST_SEEDS:
         return None

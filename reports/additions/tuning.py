@@ -6,18 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from harness.errors import UserError, listed
 from harness.reports.additions.searched import Search, chosen_on, searches
-from harness.reports.statistics import tuning
-from harness.reports.statistics.noise import LEVEL
+from harness.reports.statistics import LEVEL, tuning
 from harness.reports.tables.layout import Cell, Grid, Group
 from harness.reports.tables.quantities import written
 from harness.reports.tables.shapes import Table
-
-if TYPE_CHECKING:
-    import numpy as np
 
 AVERAGE = "average"  # in place of a task
 FEWEST = 3  # trials of a curve
@@ -148,8 +146,6 @@ def _curves(block: str, rows: Sequence[Sequence[Search]]) -> Curves:
 
 
 def _curve(row: Sequence[Search]) -> Curve:
-    import numpy as np
-
     results = np.array([[[getattr(t, what) for t in one.trials] for one in row] for what in ("selection", "score")])
     bands = [tuning.band(values, LEVEL / len(row)) for values in results[0]]
     return Curve(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from harness.reports.statistics.noise import LEVEL
+from harness.reports.statistics import LEVEL
 from harness.reports.statistics.verdicts import CONTRADICTED, counts, tau_interval
 from harness.reports.tables import quantities
 from harness.reports.tables.layout import Cell, Grid, Group, entry_text, full_stop, header_of, heading, label_of

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from harness.contracts import Task
 
-if TYPE_CHECKING:
-    import numpy as np
-
-Score = Callable[[Task, "np.ndarray", "np.ndarray"], float]  # (task, predictions, labels) -> the value of task.metric
+Score = Callable[[Task, np.ndarray, np.ndarray], float]  # (task, predictions, labels) -> the value of task.metric
 
 COUNTED = ("f1", "macro_f1", "weighted_f1", "balanced_accuracy", "matthews", "kappa")
 MEANS = {"accuracy_f1_mean": ("accuracy", "f1"), "pearson_spearman_mean": ("pearson", "spearman")}
@@ -28,8 +26,6 @@ def influence(
     Efron, The Jackknife, the Bootstrap and Other Resampling Plans, 1982, chapter 6). Metrics other than those of the
     classes' counts and the correlations ask `score` without one group of examples at a time.
     """
-    import numpy as np
-
     metric = metric or task.metric
     if metric in MEANS:
         (one, a), (other, b) = (influence(task, predictions, labels, score, part) for part in MEANS[metric])
@@ -50,8 +46,6 @@ def influence(
 
 def _of_counts(metric: str, predictions: np.ndarray, labels: np.ndarray, classes: int) -> tuple[float, np.ndarray]:
     """Examples with the same label and answer move the metric alike: by half an example more against half one less."""
-    import numpy as np
-
     classes = max(classes, int(predictions.max()) + 1, int(labels.max()) + 1)
     kind = labels * classes + predictions
     counts = np.bincount(kind, minlength=classes**2).astype(np.float64)
@@ -65,8 +59,6 @@ def _of_counts(metric: str, predictions: np.ndarray, labels: np.ndarray, classes
 
 def of_counts(metric: str, tables: np.ndarray) -> np.ndarray:
     """(R,) one of COUNTED, as scikit-learn defines it. tables: (R, C, C), how often label y is answered by p."""
-    import numpy as np
-
     right, of, as_ = np.diagonal(tables, axis1=1, axis2=2), tables.sum(2), tables.sum(1)  # (R, C) each
     size = of.sum(1)
 
@@ -90,8 +82,6 @@ def of_counts(metric: str, tables: np.ndarray) -> np.ndarray:
 
 def _of_correlation(x: np.ndarray, y: np.ndarray, ranked: bool) -> tuple[float, np.ndarray]:
     """The derivative of the correlation by each example's weight; of ranks by their own change, too."""
-    import numpy as np
-
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0, np.zeros(len(x))
     values = (x, y)
@@ -109,8 +99,6 @@ def _of_correlation(x: np.ndarray, y: np.ndarray, ranked: bool) -> tuple[float, 
 
 def _above(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     """(N,) the sum of the weights of the examples with a greater value, and half of those with the same."""
-    import numpy as np
-
     _, which = np.unique(values, return_inverse=True)
     sums = np.bincount(which, weights)
     return (sums.sum() - np.cumsum(sums) + sums / 2)[which]
@@ -118,8 +106,6 @@ def _above(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _by_leaving_out(task: Task, predictions: np.ndarray, labels: np.ndarray, score: Score) -> tuple[float, np.ndarray]:
     """The delete-a-group jackknife; every run of a task leaves out the same groups, of one example each if few."""
-    import numpy as np
-
     size, groups = len(labels), min(GROUPS, len(labels))
     group = np.random.default_rng(zlib.crc32(task.name.encode())).permutation(size) % groups
     value, moved = score(task, predictions, labels), np.zeros(size)

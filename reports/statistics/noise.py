@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
+from scipy.special import ndtr, ndtri
 
-LEVEL = 0.05
-POWER = 0.8
+from harness.reports.statistics import LEVEL, POWER
+
 POINTS = 21
 SMALLEST, LARGEST = 3e-4, 1.0  # standard deviations over seeds, as fractions: from nothing that is printed to all
 IGNORANCE = 2.0
@@ -54,15 +53,11 @@ class Noise:
 
     def variance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The part of the examples in values[a] - values[b], for each pair of indices."""
-        import numpy as np
-
         found = self.examples[a, a] + self.examples[b, b] - 2 * self.examples[a, b]
         return np.maximum(found, self.least)
 
     def shared(self) -> float:
         """The part of the examples in a difference, averaged over all pairs of at least two rows."""
-        import numpy as np
-
         return float(self.variance(*np.triu_indices(len(self.values), 1)).mean())
 
     def tail(self, distance: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -71,8 +66,6 @@ class Noise:
         The mean over all pairs of variances that the two rows may have; of two rows alone with Jeffreys' prior it is
         the Behrens-Fisher distribution's.
         """
-        import numpy as np
-
         chance = np.empty(len(a))
         for some in _portions(len(a)):
             chance[some] = _tail(distance[some], *self._mixture(a[some], b[some]))
@@ -80,8 +73,6 @@ class Noise:
 
     def _mixture(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(n, M) each: the standard deviations that the difference of two rows may have, and how probable each is."""
-        import numpy as np
-
         used = self.weights.max(0) > 1e-9
         seeds, weights = self.seeds[:, used], self.weights[:, used]
         total = self.variance(a, b)[:, None, None] + seeds[a][:, :, None] + seeds[b][:, None, :]
@@ -90,8 +81,6 @@ class Noise:
 
     def reach(self, level: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """(n,) the distance whose `tail` is `level`."""
-        import numpy as np
-
         found = np.empty(len(a))
         for some in _portions(len(a)):
             found[some] = _reach(level, *self._mixture(a[some], b[some]))
@@ -99,8 +88,6 @@ class Noise:
 
     def p_value(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """(n,) two-sided, of no difference between a and b."""
-        import numpy as np
-
         return np.minimum(2 * self.tail(np.abs(self.values[a] - self.values[b]), a, b), 1.0)
 
     def compare(self, a: Sequence[int], b: Sequence[int]) -> Differences:
@@ -108,8 +95,6 @@ class Noise:
 
         The intervals hold for all of them at once (Bonferroni).
         """
-        import numpy as np
-
         first, other = np.asarray(a, int), np.asarray(b, int)
         difference, p = self.values[first] - self.values[other], self.p_value(first, other)
         half = self.reach(LEVEL / 2 / max(len(p), 1), first, other)
@@ -125,8 +110,6 @@ class Noise:
         and all intervals hold at once in as many (Edwards and Hsu, JASA 78, 1983; Hsu, Annals of Statistics 12, 1984;
         by Bonferroni's inequality in place of Dunnett's quantile).
         """
-        import numpy as np
-
         k = len(self.values)
         p, corrected = self.p_best()
         if k < 2:
@@ -147,8 +130,6 @@ class Noise:
 
     def p_best(self) -> tuple[np.ndarray, np.ndarray]:
         """(k,) each: the p of a row being the truly best, and this corrected, see `to_best`."""
-        import numpy as np
-
         k = len(self.values)
         if k < 2:
             return np.ones(k), np.ones(k)
@@ -160,8 +141,6 @@ class Noise:
 
     def among(self, rows: Sequence[int]) -> Noise:
         """That of some of the rows, as it was learned from all."""
-        import numpy as np
-
         kept = np.asarray(rows, int)
         only = {name: getattr(self, name)[kept] for name in ("values", "seeds", "weights")}
         return replace(self, **only, examples=self.examples[np.ix_(kept, kept)])
@@ -171,9 +150,6 @@ class Noise:
 
         Of the median pair of at least two rows, compared alone.
         """
-        import numpy as np
-        from scipy.special import ndtri
-
         a, b = np.triu_indices(len(self.values), 1)
         own = 0.0 if np.isnan(self.spread) else 2 * self.spread / self.count
         about = np.full(len(a), 2 * np.sqrt(self.shared() + own))
@@ -189,16 +165,11 @@ def _portions(size: int) -> Iterator[slice]:
 
 def _tail(distance: np.ndarray, deviations: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """(n,) the chance that a mixture of normal distributions, (n, M), is so far, (n,), above its mean."""
-    import numpy as np
-    from scipy.special import ndtr
-
     return np.einsum("nm,nm->n", weights, ndtr(-distance[:, None] / deviations))
 
 
 def _reach(level: float, deviations: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """(n,) the distances whose `_tail` is `level`."""
-    import numpy as np
-
     def logarithm(distance: np.ndarray) -> np.ndarray:
         return np.log(np.maximum(_tail(distance, deviations, weights), 1e-300))
 
@@ -231,8 +202,6 @@ class Differences:
 
 def holm(p: np.ndarray) -> np.ndarray:
     """(n,) p-values corrected for their number (Holm, Scandinavian Journal of Statistics 6, 1979)."""
-    import numpy as np
-
     order = np.argsort(p, kind="stable")
     stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     corrected = np.empty(len(p))
@@ -247,8 +216,6 @@ def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray]) -> N
     over seeds already, and is taken out of that of the examples. Seeds of two rows are taken as independent. Rows of
     one seed have no variance over seeds that is known, and get none.
     """
-    import numpy as np
-
     size = influences[0].shape[1]
     means = np.stack([of_row.mean(0) for of_row in influences])  # (k, N)
     squares = size * max(size - 1, 1)
@@ -273,8 +240,6 @@ def of_moments(
     size: int,
 ) -> Noise:
     """The noise of means, of each the sample variance over its seeds; own: what of `examples` these contain, (k,)."""
-    import numpy as np
-
     found, freedom = np.asarray(sampled), np.asarray(counts) - 1
     several = freedom > 0
     weights = np.full((len(found), POINTS), 1 / POINTS)
@@ -292,8 +257,6 @@ def of_moments(
 
 def grid() -> np.ndarray:
     """(POINTS,) the variances over seeds that a row may have."""
-    import numpy as np
-
     return np.geomspace(SMALLEST, LARGEST, POINTS) ** 2
 
 
@@ -303,8 +266,6 @@ def posterior(sampled: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     freedom: (k,). After ROUNDS of expectation and maximisation over all rows, a row's prior is the mean of what the
     others, and IGNORANCE more, are then: no row is a witness for itself.
     """
-    import numpy as np
-
     variances, half = grid(), freedom[:, None] / 2
     logarithm = -half * (sampled[..., None] / variances + np.log(variances))
     likelihood = np.exp(logarithm - logarithm.max(-1, keepdims=True)) if sampled.size else logarithm
@@ -321,8 +282,6 @@ def posterior(sampled: np.ndarray, freedom: np.ndarray) -> np.ndarray:
 
 def averaged(parts: Sequence[Noise]) -> Noise:
     """The noise of the rows' means over tasks, whose examples and seeds are independent."""
-    import numpy as np
-
     number, whole = len(parts), reduce(_sum, parts)
     known = [part for part in parts if not np.isnan(part.spread)]
     spread, of_means = sum(p.spread for p in known), sum(p.spread / p.count for p in known)
@@ -339,8 +298,6 @@ def averaged(parts: Sequence[Noise]) -> Noise:
 
 def _sum(one: Noise, other: Noise) -> Noise:
     """Of the sums of both: every sum of two variances over seeds, brought together to POINTS of the same mean."""
-    import numpy as np
-
     k = len(one.values)
     sums = (one.seeds[:, :, None] + other.seeds[:, None, :]).reshape(k, -1)
     weights = (one.weights[:, :, None] * other.weights[:, None, :]).reshape(k, -1)

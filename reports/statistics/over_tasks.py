@@ -6,12 +6,12 @@ Pure functions of arrays: K rows, T tasks, S seeds.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
 
-from harness.reports.statistics.noise import LEVEL, holm
+import numpy as np
+from scipy.stats import beta, rankdata, trim_mean
 
-if TYPE_CHECKING:
-    import numpy as np
+from harness.reports.statistics import LEVEL
+from harness.reports.statistics.noise import holm
 
 FEWEST_TASKS = 5
 FEWEST_SEEDS = 3  # of an interval around an interquartile mean: with two it holds 80% in place of 95%
@@ -20,8 +20,6 @@ DRAWS = 10_000
 
 def mean_ranks(scores: np.ndarray) -> np.ndarray:
     """(K,) the rank of each row, 1 for the best of a task, averaged over tasks. scores: (K, T); ties share ranks."""
-    from scipy.stats import rankdata
-
     return rankdata(-scores.round(9), axis=0).mean(axis=1)
 
 
@@ -31,9 +29,6 @@ def signed_rank(differences: np.ndarray) -> float:
     Every sign of every difference is as likely as the other; the sums of ranks that this gives are counted.
     Wilcoxon, Individual comparisons by ranking methods (1945).
     """
-    import numpy as np
-    from scipy.stats import rankdata
-
     kept = differences[np.abs(differences) > 1e-9].round(9)
     ranks = (2 * rankdata(np.abs(kept))).astype(int)  # twice: ranks that are shared end in a half
     ways = np.zeros(ranks.sum() + 1)
@@ -56,8 +51,6 @@ def all_pairs(scores: np.ndarray) -> dict[tuple[int, int], float]:
     Not Nemenyi's test of mean ranks, by which two rows differ or not as third ones are there or not: Benavoli, Corani
     and Mangili, Should We Really Use Post-Hoc Tests Based on Mean-Ranks? (2016).
     """
-    import numpy as np
-
     pairs = [(i, j) for j in range(len(scores)) for i in range(j)]
     found = np.array([signed_rank(scores[i] - scores[j]) for i, j in pairs])
     return dict(zip(pairs, holm(found).tolist(), strict=True))
@@ -78,8 +71,6 @@ def together(p: dict[tuple[int, int], float], rows: int) -> list[tuple[int, ...]
 
 def wins(scores: np.ndarray) -> np.ndarray:
     """(K, K) on how many tasks row i is better than row j; equal scores count half. scores: (K, T)."""
-    import numpy as np
-
     apart = (scores[:, None] - scores[None]).round(9)
     return np.asarray(((apart > 0) + 0.5 * (apart == 0)).sum(axis=2))
 
@@ -90,8 +81,6 @@ def next_task(won: float, tasks: int) -> tuple[float, float, float]:
     The mean and the 95% interval of Jeffreys' posterior, Beta(won + 1/2, lost + 1/2): Brown, Cai and DasGupta, Interval
     Estimation for a Binomial Proportion (2001), section 3.1.2, where an end is 0 or 1 if nothing or everything was won.
     """
-    from scipy.stats import beta
-
     low, high = beta.ppf([LEVEL / 2, 1 - LEVEL / 2], won + 0.5, tasks - won + 0.5)
     return (won + 0.5) / (tasks + 1), 0.0 if won == 0 else float(low), 1.0 if won == tasks else float(high)
 
@@ -103,9 +92,6 @@ def interquartile(seeds: np.ndarray) -> tuple[float, float, float]:
     the interval is over seeds, for these tasks, as theirs; but of S seeds S - 1 are drawn, since S of S spread too
     little by a factor of (S - 1)/S: Rao and Wu, Resampling Inference with Complex Survey Data (1988), section 2.
     """
-    import numpy as np
-    from scipy.stats import trim_mean
-
     tasks, count = seeds.shape
     generator = np.random.default_rng(zlib.crc32(b"interquartile mean"))
     drawn = generator.integers(0, count, (DRAWS, tasks, count - 1))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from harness.reports.statistics.noise import LEVEL, POWER, Noise, grid, posterior
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr, stdtrit
 
-if TYPE_CHECKING:
-    import numpy as np
+from harness.reports.statistics import LEVEL, POWER
+from harness.reports.statistics.noise import Noise, grid, posterior
 
 # Assumed where nothing is measured. The first is the median of the columns of docs/results, to a point.
 SEED_SPREAD, DISAGREEMENT = 0.01, 0.1
@@ -33,8 +34,6 @@ class Expected:
 
         One seed tells nothing of others: then over the examples alone.
         """
-        from scipy.special import stdtrit
-
         own = 2 * self.spread / seeds if seeds > 1 else 0.0
         total = own + self.shared
         if 1 < seeds <= FEW_SEEDS:
@@ -55,10 +54,6 @@ def assumed(examples: int, rows: int) -> Expected:
 @lru_cache(maxsize=1024)
 def _by_drawing(expected: Expected, seeds: int) -> float:
     """The difference that the test finds in the share POWER of TABLES tables with this noise."""
-    import numpy as np
-    from scipy.optimize import brentq
-    from scipy.special import ndtr
-
     pairs = _drawn(expected.spread, min(max(expected.rows, 2), MOST_ROWS), seeds)
     examples = np.eye(len(pairs)) * expected.shared / 2
     variances = np.broadcast_to(grid() / seeds, pairs.shape)
@@ -76,7 +71,5 @@ def _by_drawing(expected: Expected, seeds: int) -> float:
 @lru_cache(maxsize=64)  # tasks of one assumption share it
 def _drawn(spread: float, rows: int, seeds: int) -> np.ndarray:
     """(2 * TABLES, POINTS) what the test learns of the variances of two rows of each table, one after the other."""
-    import numpy as np
-
     sampled = np.random.default_rng(0).chisquare(seeds - 1, (TABLES, rows)) * spread / (seeds - 1)
     return posterior(sampled, np.full(rows, seeds - 1))[:, :2].reshape(2 * TABLES, -1)  # (TABLES, 2, POINTS)

@@ -13,12 +13,12 @@ import itertools
 import math
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.reports.statistics.noise import LEVEL
+import numpy as np
+from scipy import special
 
-if TYPE_CHECKING:
-    import numpy as np
+from harness.reports.statistics import LEVEL
 
 SAMPLES = 50_000  # of uniform order statistics, by which a band is calibrated
 SWAPS = 10_000  # of rows within trials; all of them where there are no more than this
@@ -29,8 +29,6 @@ def expected(selection: np.ndarray, score: np.ndarray) -> np.ndarray:
 
     selection, score: (B, n). Chosen is the greatest selection score, of equals the earliest, as a search does.
     """
-    import numpy as np
-
     order = np.argsort(-selection, axis=1, kind="stable")[:, ::-1]  # the chosen last, of equals the earliest
     return np.take_along_axis(score, order, axis=1) @ _weights(selection.shape[1])
 
@@ -38,8 +36,6 @@ def expected(selection: np.ndarray, score: np.ndarray) -> np.ndarray:
 @functools.cache
 def _weights(n: int) -> np.ndarray:
     """(n, n): how likely the jth worst of n is the best of k of them, by j and k."""
-    import numpy as np
-
     return np.array([[math.comb(j - 1, k - 1) / math.comb(n, k) for k in range(1, n + 1)] for j in range(1, n + 1)])
 
 
@@ -49,9 +45,6 @@ def band(values: Sequence[float], level: float = LEVEL) -> list[tuple[float, flo
     With probability 1 - level all lower and upper bounds hold together, whatever the distribution: they are order
     statistics. upper is None where n values bound nothing from above.
     """
-    import numpy as np
-    from scipy import special
-
     ordered, n = sorted(values), len(values)
     place, local = np.arange(1, n + 1), _local_level(n, level)
     below = special.betaincinv(place, n + 1 - place, local / 2)  # of the distribution function at each value
@@ -70,9 +63,6 @@ def band(values: Sequence[float], level: float = LEVEL) -> list[tuple[float, flo
 @functools.cache
 def _local_level(n: int, level: float) -> float:
     """The level at which each of n uniform order statistics is in its interval, so that all are at 1 - level."""
-    import numpy as np
-    from scipy import special
-
     generator = np.random.default_rng(zlib.crc32(f"order statistics of {n}".encode()))
     place = np.arange(1, n + 1)
     tails = special.betainc(place, n + 1 - place, np.sort(generator.random((SAMPLES, n)), axis=1))
@@ -86,8 +76,6 @@ def p_values(one: np.ndarray, other: np.ndarray) -> list[float]:
     results of a trial, on all tasks together, are swapped: an exact paired permutation test, two-sided, of the
     difference of `expected`, averaged over tasks.
     """
-    import numpy as np
-
     swapped = _swaps(one.shape[2])[:, None, :]  # (S, 1, n)
     gaps: Any = 0.0  # (S, n), summed over tasks
     for a, b in zip(one.transpose(1, 0, 2), other.transpose(1, 0, 2), strict=True):  # (2, n) each
@@ -100,8 +88,6 @@ def p_values(one: np.ndarray, other: np.ndarray) -> list[float]:
 @functools.cache
 def _swaps(n: int) -> np.ndarray:
     """(S, n) bool, the first all False; one of each pair that differ in sign alone."""
-    import numpy as np
-
     if 2 ** (n - 1) <= SWAPS:
         return np.array([(False, *bits) for bits in itertools.product((False, True), repeat=n - 1)])
     made = np.random.default_rng(zlib.crc32(f"swaps of {n}".encode())).random((SWAPS, n)) < 0.5

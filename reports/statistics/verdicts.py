@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
-from harness.reports.statistics.noise import LEVEL, holm
+from harness.reports.statistics import LEVEL
 
 SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
 
@@ -42,6 +42,8 @@ def verdicts(
     p: (i, j) with i < j -> the two-sided p that ours differ, for every pair of the K rows; 1 where it was not tested.
     """
     import numpy as np
+
+    from harness.reports.statistics.noise import holm
 
     pairs = sorted(p)
     found = {}

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.reports.statistics.noise import LEVEL, POWER
+from harness.reports.statistics import LEVEL, POWER
 from harness.reports.tables import quantities
 from harness.reports.tables.quantities import COUNTED, is_score, scaled, written
 from harness.reports.tables.ranking import commonest

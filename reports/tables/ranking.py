@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import AGREEMENT, RunResult, TableRow, Task
-from harness.reports.statistics import noise as noises
-from harness.reports.statistics.influence import Score, influence
-from harness.reports.statistics.noise import LEVEL, Noise
+from harness.reports.statistics import LEVEL
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.shapes import Column, Entry, Interval, Key, Line, Place, Tested
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from harness.reports.statistics.influence import Score
+    from harness.reports.statistics.noise import Noise
 
 Standing = dict[str, Any]  # best, tied, in_place, best_of_row and to_best of an entry
 
@@ -35,6 +36,8 @@ def tests(
     grid: Mapping[Key, Sequence[Entry]], columns: Sequence[Column], tasks: Mapping[str, Task], score: Score
 ) -> dict[int, Tested]:
     """What can be compared of each column of scores, by the column's number; of an average what can in every task."""
+    from harness.reports.statistics.noise import averaged
+
     found: dict[int, Tested] = {}
     for j, column in enumerate(columns):
         entries = complete(grid, j)
@@ -48,7 +51,7 @@ def tests(
         if all(i in found for i in parts):
             keys = tuple(key for key in entries if all(key in found[i].keys for i in parts))
             of_tasks = [found[i].noise.among([found[i].keys.index(key) for key in keys]) for i in parts]
-            found |= {j: Tested(keys, noises.averaged(of_tasks))} if keys else {}
+            found |= {j: Tested(keys, averaged(of_tasks))} if keys else {}
     return found
 
 
@@ -150,6 +153,9 @@ def _tested(task: Task, entries: Mapping[Key, Entry], score: Score) -> Tested | 
     """
     import numpy as np
 
+    from harness.reports.statistics.influence import influence
+    from harness.reports.statistics.noise import of_runs
+
     metric, task = task.metric, task.imitated if task.metric == AGREEMENT else task
     if task.metric not in task.metrics:  # the predictions are those of the first dev split
         return None
@@ -177,7 +183,7 @@ def _tested(task: Task, entries: Mapping[Key, Entry], score: Score) -> Tested | 
             scores[key], influences[key] = np.array(values), np.array(moved)
     if not scores:
         return None
-    return Tested(tuple(scores), noises.of_runs([*scores.values()], [*influences.values()]))
+    return Tested(tuple(scores), of_runs([*scores.values()], [*influences.values()]))
 
 
 def collapsed(run: RunResult) -> bool:

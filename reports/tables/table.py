@@ -9,17 +9,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.contracts import CellResult, Study, TableRow, Task
 from harness.errors import check_known, unknown
-from harness.reports.statistics.influence import Score
 from harness.reports.statistics.summaries import mean_std
 from harness.reports.tables.improvement import by_seed, improvements, less_finished
 from harness.reports.tables.layout import BEST
 from harness.reports.tables.quantities import RELATIVE, is_score
 from harness.reports.tables.ranking import collapsed, left_free, standings, tests, to_reference
 from harness.reports.tables.shapes import Block, Column, Entry, Key, Line, Place, Provenance, Table, Tested
+
+if TYPE_CHECKING:
+    from harness.reports.statistics.influence import Score
 
 SYMBOLS = "†‡§¶‖"
 LAYOUTS = ("lines", "matrix")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.statistics import HARD, SCENARIOS, chosen, drawn, errors, known, power
-from harness.reports.statistics.noise import LEVEL, Noise, averaged, of_moments, of_runs
+from harness.reports.statistics import LEVEL
+from harness.reports.statistics.noise import Noise, averaged, of_moments, of_runs
 from harness.reports.statistics.planning import MOST_SEEDS, Expected, assumed
 
 SIZE = 1000
