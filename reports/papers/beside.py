@@ -115,35 +115,31 @@ def verdict(comparison: Comparison) -> str:
     Those of averages over other tasks or metrics are told apart: they are no verdict on what was published.
     """
     said: dict[str, list[str]] = {}
-    for block in comparison.blocks:
-        for column, found in zip(comparison.columns, block.orderings, strict=bool(block.orderings)):
-            unlike = column.average and not comparison.alike
-            where = "On the average, which is over other tasks or metrics, of" if unlike else "Of"
-            said.setdefault(where, []).extend(o.verdict for o in found)
+    for _, column, ordering in comparison.ordered():
+        unlike = column.average and not comparison.alike
+        where = "On the average, which is over other tasks or metrics, of" if unlike else "Of"
+        said.setdefault(where, []).append(ordering.verdict)
     sentences = []
     for where, verdicts in sorted(said.items()):
-        if verdicts:
-            yes, no, unknown = (count or "none" for count in counts(verdicts))
-            which = "1 published ordering" if len(verdicts) == 1 else f"{len(verdicts)} published orderings"
-            verb = "is" if yes == 1 else "are"
-            cannot = f"{unknown} cannot be decided at this size"
-            sentences.append(f"{where} {which} {yes} {verb} supported, {no} contradicted, {cannot}")
+        yes, no, unknown = (count or "none" for count in counts(verdicts))
+        which = "1 published ordering" if len(verdicts) == 1 else f"{len(verdicts)} published orderings"
+        verb = "is" if yes == 1 else "are"
+        cannot = f"{unknown} cannot be decided at this size"
+        sentences.append(f"{where} {which} {yes} {verb} supported, {no} contradicted, {cannot}")
     return ". ".join(sentences)
 
 
 def _tested(comparison: Comparison) -> list[str]:
     """What a published ordering is, by which test there is a verdict on it, and which are contradicted."""
+    ordered, several = [*comparison.ordered()], len(comparison.blocks) > 1
+    if not ordered:
+        return []
     named = [
         f"{', '.join(filter(None, (column.name, heading(block.student, block.init) * several)))}: {o.above} above "
         f"{o.below} (published {o.published[0]} to {o.published[1]}, ours {quantities.difference('', o.difference)})"
-        for several in (len(comparison.blocks) > 1,)
-        for block in comparison.blocks
-        for column, found in zip(comparison.columns, block.orderings, strict=bool(block.orderings))
-        for o in found
+        for block, column, o in ordered
         if o.verdict == CONTRADICTED
     ]
-    if not verdict(comparison):
-        return []
     more = [f"and {len(named) - NAMED} more"] if len(named) > NAMED else []
     return [
         "Published ordering: two students of a column whose printed numbers differ whatever they were rounded from. "

@@ -75,7 +75,5 @@ def rows(table: Table) -> list[dict[str, Any]]:
             "verdict": ordering.verdict,
             "like_published": not column.average or table.comparison.alike,
         }
-        for block in table.comparison.blocks
-        for column, found in zip(table.comparison.columns, block.orderings, strict=bool(block.orderings))
-        for ordering in found
+        for block, column, ordering in table.comparison.ordered()
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -241,6 +241,12 @@ class Comparison:
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
     alike: bool = True
+
+    def ordered(self) -> Iterator[tuple[ComparedBlock, Column, Ordering]]:
+        """Every ordering, with where it stands."""
+        for block in self.blocks:
+            for column, found in zip(self.columns, block.orderings, strict=bool(block.orderings)):
+                yield from ((block, column, ordering) for ordering in found)
 
 
 @dataclass(frozen=True)
