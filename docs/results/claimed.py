@@ -116,7 +116,7 @@ def measured(found: Mapping[str, Results]) -> Known:
             own = [line for line in free(made.table) if line.init == entry["init"] and countable(line, j, tested)]
             spreads = [line.entries[j].std or 0.0 for line in own]
             if tested and len(own) >= FEWEST_ROWS:
-                noise = tested.noise.among([tested.place(key_of(line)) for line in own])
+                noise = tested.among(map(key_of, own))
                 spread = sum(std**2 for std in spreads) / len(spreads)
                 known[entry["study"], entry["task"]] = Expected(spread, noise.shared(), len(own))
     return known
@@ -152,7 +152,7 @@ def countable(line: Line, j: int, tested: Any, collapsed: bool = False) -> bool:
     """Whether a line can be compared. collapsed: it can though runs of it collapsed."""
     entry = line.entries[j]
     whole = entry.status == "complete" and entry.n >= FEWEST_SEEDS and (collapsed or not entry.collapsed)
-    return bool(whole and tested and tested.place(key_of(line)) is not None)
+    return bool(whole and tested and key_of(line) in tested.keys)
 
 
 def judged(ours: Told, table: Table) -> list[Compared]:

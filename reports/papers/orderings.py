@@ -33,19 +33,19 @@ def _of_column(block: ComparedBlock, j: int, column: Column, table: Table) -> tu
     if block.improvement or not is_score(column.metric):
         return ()
     tested = table.tested.get(table.columns.index(column))
-    labels, printed, places = [], [], []
+    labels, printed, keys = [], [], []
     for compared in block.lines:
         pair, line = compared.pairs[j], compared.line
-        place = tested.place(key_of(line)) if tested and line and line.row.competes else None
+        known = tested and line and line.row.competes and key_of(line) in tested.keys
         finished = pair.ours.status == "complete" and pair.ours.n >= FEWEST_SEEDS
-        if place is not None and pair.printed and finished and not (pair.ours.tested or pair.ours.collapsed):
+        if line and known and pair.printed and finished and not (pair.ours.tested or pair.ours.collapsed):
             labels.append(compared.label)
             printed.append(pair.printed)
-            places.append(place)
-    if not tested or len(places) < 2:
+            keys.append(key_of(line))
+    if not tested or len(keys) < 2:
         return ()
-    noise = tested.noise.among(places)
-    a, b = np.triu_indices(len(places), 1)
+    noise = tested.among(keys)
+    a, b = np.triu_indices(len(keys), 1)
     p = dict(zip(zip(a.tolist(), b.tolist(), strict=True), noise.p_value(a, b).tolist(), strict=True))
     means = [scaled(column.metric, value) for value in noise.values.tolist()]
     found = verdicts(printed, means, p)

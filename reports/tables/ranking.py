@@ -50,8 +50,7 @@ def tests(
         parts = [i for i, other in enumerate(columns) if other.task and other.selects]
         if all(i in found for i in parts):
             keys = tuple(key for key in entries if all(key in found[i].keys for i in parts))
-            of_tasks = [found[i].noise.among([found[i].keys.index(key) for key in keys]) for i in parts]
-            found |= {j: Tested(keys, averaged(of_tasks))} if keys else {}
+            found |= {j: Tested(keys, averaged([found[i].among(keys) for i in parts]))} if keys else {}
     return found
 
 
@@ -136,7 +135,7 @@ def _comparable(values: Mapping[Key, float], tested: Tested | None) -> tuple[lis
     top = max(values.values())
     if not tested or len(known) < 2 or not any(values[key] > top - 1e-12 for key in known):
         return [], None
-    return known, tested.noise.among([tested.keys.index(key) for key in known])
+    return known, tested.among(known)
 
 
 def complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, Entry]:

@@ -262,6 +262,10 @@ class Tested:
     def place(self, key: Key) -> int | None:
         return self.keys.index(key) if key in self.keys else None
 
+    def among(self, keys: Iterable[Key]) -> Noise:
+        """The noise of these rows, in this order."""
+        return self.noise.among([self.keys.index(key) for key in keys])
+
 
 @dataclass(frozen=True)
 class Table:
