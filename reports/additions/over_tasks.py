@@ -12,7 +12,7 @@ import numpy as np
 from harness.errors import UserError
 from harness.reports.statistics import LEVEL
 from harness.reports.statistics import over_tasks as statistics
-from harness.reports.tables.layout import Cell, Grid, Group, heading, told_apart
+from harness.reports.tables.layout import Cell, Grid, Group, bare, heading, told_apart
 from harness.reports.tables.quantities import is_score, scaled
 from harness.reports.tables.shapes import Entry, Line, Table
 
@@ -23,9 +23,10 @@ CLEAR = 12  # rows left out that are named one by one
 class RankedRow:
     """A line of the table over its tasks. label tells it from all others.
 
-    rank: its rank in a task, 1 for the best, averaged over tasks. middle: the interquartile mean of its seeds' scores,
-    as a fraction, with its 95% interval; None where there is none. wins, p: against each of the rows, itself among
-    them, on how many tasks it is better, equal scores counting half, and how surely they differ, corrected.
+    rank: its rank in a task, 1 for the best, averaged over tasks. letters: of its groups of rows that do not differ, as
+    "ab". middle: the interquartile mean of its seeds' scores, as a fraction, with its 95% interval; None where there is
+    none. wins, p: against each of the rows, itself among them, on how many tasks it is better, equal scores counting
+    half, and how surely they differ, corrected.
     """
 
     label: str
@@ -33,6 +34,7 @@ class RankedRow:
     init: str
     row: str
     rank: float
+    letters: str
     middle: tuple[float, float, float] | None
     wins: tuple[float, ...]
     p: tuple[float, ...]
@@ -40,14 +42,13 @@ class RankedRow:
 
 @dataclass(frozen=True)
 class OverTasks:
-    """What the table says of rows on tasks like its own. rows: best rank first. groups: which do not differ.
+    """What the table says of rows on tasks like its own. rows: best rank first.
 
     notes are sentences, that on the rows left out among them.
     """
 
     tasks: tuple[str, ...]
     rows: tuple[RankedRow, ...]
-    groups: tuple[tuple[int, ...], ...]
     notes: tuple[str, ...]
 
 
@@ -86,6 +87,7 @@ def over_tasks(table: Table) -> OverTasks:
     order = np.argsort(ranks, kind="stable")
     scores, found = scores[order], [found[k] for k in order]
     p, wins = statistics.all_pairs(scores), statistics.wins(scores)
+    letters = _letters(statistics.together(p, len(found)), len(found))
     metrics = [table.columns[j].metric for j in places]
     rows = tuple(
         RankedRow(
@@ -94,14 +96,14 @@ def over_tasks(table: Table) -> OverTasks:
             line.init,
             line.row.name,
             float(ranks[order[k]]),
+            letters[k],
             _middle(entries, metrics),
             tuple(wins[k].tolist()),
             tuple(1.0 if k == other else p[min(k, other), max(k, other)] for other in range(len(found))),
         )
         for k, (label, line, entries) in enumerate(found)
     )
-    groups = tuple(statistics.together(p, len(rows)))
-    return OverTasks(tuple(tasks), rows, groups, _notes(tasks, rows, left_out))
+    return OverTasks(tuple(tasks), rows, _notes(tasks, rows, left_out))
 
 
 def _middle(entries: Sequence[Entry], metrics: Sequence[str]) -> tuple[float, float, float] | None:
@@ -147,16 +149,13 @@ def _notes(tasks: Sequence[str], rows: Sequence[RankedRow], left_out: Mapping[st
     return tuple(sentences)
 
 
-def letters(found: OverTasks) -> list[str]:
-    """Of each row the letters of its groups, as "ab"; a row that differs from all others has one of its own."""
-    alone = [(k,) for k in range(len(found.rows)) if not any(k in group for group in found.groups)]
-    groups = sorted([*found.groups, *alone])
+def _letters(together: Sequence[tuple[int, ...]], rows: int) -> list[str]:
+    """Of each row the letters of its groups; one that differs from all others has a letter of its own."""
+    alone = [(k,) for k in range(rows) if not any(k in group for group in together)]
+    groups = sorted([*together, *alone])
     apart = "" if len(groups) <= len(ascii_lowercase) else " "
     names = list(ascii_lowercase) if not apart else [str(i) for i in range(1, len(groups) + 1)]
-    return [
-        apart.join(name for name, group in zip(names, groups, strict=False) if k in group)
-        for k in range(len(found.rows))
-    ]
+    return [apart.join(name for name, group in zip(names, groups, strict=False) if k in group) for k in range(rows)]
 
 
 def grids(table: Table) -> list[Grid]:
@@ -168,14 +167,13 @@ def grids(table: Table) -> list[Grid]:
     first = found.rows[0]
     header.append((f"Beats {first.label}", "95% interval"))
     lines = []
-    for row, letter in zip(found.rows, letters(found), strict=True):
-        cells = [Cell(row.label), Cell(f"{row.rank:.2f}"), Cell(letter)]
+    for row in found.rows:
+        cells = [Cell(row.label), Cell(f"{row.rank:.2f}"), Cell(row.letters)]
         cells += [Cell(_interval([scaled("", v) for v in row.middle], 1) if row.middle else "–")] if middles else []
         cells.append(Cell("" if row is first else _interval(statistics.next_task(row.wins[0], len(found.tasks)), 2)))
         lines.append(tuple(cells))
     caption = f"{len(found.tasks)} tasks: {', '.join(found.tasks)}. {len(found.rows)} rows, best mean rank first."
-    notes = tuple(("", sentence) for sentence in found.notes)
-    return [Grid("Over tasks", caption, tuple(header), (Group("", tuple(lines)),), notes)]
+    return [Grid("Over tasks", caption, tuple(header), (Group("", tuple(lines)),), bare(found.notes))]
 
 
 def _interval(value: Sequence[float], places: int) -> str:
@@ -207,10 +205,10 @@ def records(table: Table) -> dict[str, Any]:
             "row": row.row,
             "tasks": len(found.tasks),
             "mean_rank": round(row.rank, 6),
-            "groups": letter,
+            "groups": row.letters,
             **_named("interquartile_mean", [scaled("", v) for v in row.middle] if row.middle else [None] * 3),
         }
-        for row, letter in zip(found.rows, letters(found), strict=True)
+        for row in found.rows
     ]
     return {"rows": rows, "tasks": list(found.tasks), "pairs": pairs}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from harness.reports.additions.over_tasks import letters, over_tasks
+from harness.reports.additions.over_tasks import over_tasks
 from harness.reports.figures.drawing import new_figure, plain, title
 from harness.reports.tables.shapes import Table
 
@@ -26,8 +26,8 @@ def rows(table: Table) -> list[dict[str, Any]]:
     """
     found = over_tasks(table)
     return [
-        {"row": row.label, "mean_rank": round(row.rank, 6), "groups": letter, "tasks": len(found.tasks)}
-        for row, letter in zip(found.rows, letters(found), strict=True)
+        {"row": row.label, "mean_rank": round(row.rank, 6), "groups": row.letters, "tasks": len(found.tasks)}
+        for row in found.rows
     ]
 
 

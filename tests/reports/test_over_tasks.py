@@ -136,7 +136,8 @@ def cells(rows=ROWS[:2], seeds=3):
 def test_two_rows_by_hand(six):
     made = over_tasks(table(cells(), six))
     assert [(row.label, row.rank) for row in made.rows] == [("Hid-Seq", 1.0), ("Vanilla KD", 2.0)]
-    assert made.rows[0].p[1] == 2 / 2**6 and made.groups == () and made.rows[1].wins == (0.0, 3.0)
+    assert made.rows[0].p[1] == 2 / 2**6 and made.rows[1].wins == (0.0, 3.0)
+    assert [row.letters for row in made.rows] == ["a", "b"]
     # scores 70..77 of 18 runs, 4 cut from each end: 2 x 72, 3 x 73, 3 x 74, 2 x 75 remain
     assert made.rows[0].middle[0] == pytest.approx(0.735)
 
