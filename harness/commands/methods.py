@@ -15,7 +15,7 @@ from harness.planning.planned import Plan, distinct
 from harness.planning.recipe import as_known
 from harness.reports import Table
 from harness.reports.papers.references import Citations
-from harness.reports.tables.layout import counts_of, notes, units
+from harness.reports.tables.layout import notes, units
 from harness.reports.tables.quantities import written
 from harness.runs.told import Record
 from harness.search import frame
@@ -175,7 +175,7 @@ def _training(plan: Plan, table: Table, citations: Citations) -> Iterable[str]:
         yield next((text.rstrip(".") + extra[k] + "." for k in extra if text.startswith(k) and extra[k]), text)
     if table.provenance.protocol == "held_out":
         yield "What is held out is a tenth of the training data, or 2,000 examples where that is more."
-    yield units(table, table.columns, counts_of(table))
+    yield units(table, table.columns)
 
 
 def _runs(plan: Plan, ledger: Any, table: Table, citations: Citations) -> Iterable[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.reports.additions.searched import chosen_on
-from harness.reports.tables.layout import Cell, Grid, Group
+from harness.reports.tables.layout import Cell, Grid, Group, bare
 from harness.reports.tables.quantities import difference, scaled
 from harness.reports.tables.shapes import Table
 
@@ -48,23 +48,23 @@ def gaps(table: Table) -> list[dict[str, Any]]:
 def grids(table: Table) -> list[Grid]:
     """A line a row of the study, a column a task, and all rows at the end. Raises UserError as `gaps` does."""
     found = gaps(table)
-    labels = {x.row.name: x.row.label for block in table.blocks for x in block.lines}
+    labels = {name: row.label for name, row in table.rows().items()}
     names = [name for name in table.order if any(gap["row"] == name for gap in found)]
     tasks = [column for column in table.columns if column.selects and any(gap["task"] == column.task for gap in found)]
     lines = []
-    for label, rows in [*((labels.get(name, name), [name]) for name in names), ("All rows", names)]:
+    for label, rows in [*((labels[name], [name]) for name in names), ("All rows", names)]:
         own = [[gap for gap in found if gap["row"] in rows and gap["task"] == column.task] for column in tasks]
         lines.append((Cell(label), *map(_cell, own)))
-    notes = (
+    notes = bare([
         "Gap: the dev score of the trial that dev would have chosen, minus that of the trial that "
         f"{chosen_on(table)} chose, of the same trials; the mean over students and initialisations, and in how many of "
         "these cells both chose alike.",
         "It is what choosing on dev adds to a dev score, and no score on other data. Epochs are as they were chosen, "
         "since dev is recorded of the chosen epoch alone: protocol published, which chooses them on dev, adds more.",
-    )
+    ])
     header = tuple((column.label, "gap (same)") for column in tasks)
     caption = "Dev scores in points, seed 0."
-    return [Grid("Selection on dev", caption, header, (Group("", tuple(lines)),), tuple(("", note) for note in notes))]
+    return [Grid("Selection on dev", caption, header, (Group("", tuple(lines)),), notes)]
 
 
 def _cell(some: Sequence[dict[str, Any]]) -> Cell:

@@ -13,7 +13,7 @@ import numpy as np
 from harness.errors import UserError, listed
 from harness.reports.additions.searched import Search, chosen_on, searches
 from harness.reports.statistics import LEVEL, tuning
-from harness.reports.tables.layout import Cell, Grid, Group
+from harness.reports.tables.layout import Cell, Grid, Group, bare
 from harness.reports.tables.quantities import written
 from harness.reports.tables.shapes import Table
 
@@ -294,7 +294,7 @@ def _bounds(bounds: Bounds) -> str:
     return f"{median} [{lower}, {upper}]"
 
 
-def _rules(made: Sequence[Curves], chosen_on: str) -> list[tuple[str, str]]:
+def _rules(made: Sequence[Curves], chosen_on: str) -> Sequence[tuple[str, str]]:
     """What the numbers are and how rows are compared."""
     most = max(made, key=lambda curves: sum(curve.competes for curve in curves.curves))
     rows, trials = sum(curve.competes for curve in most.curves), most.trials
@@ -318,4 +318,4 @@ def _rules(made: Sequence[Curves], chosen_on: str) -> list[tuple[str, str]]:
         more = f"{tuning.fewest_trials(pairs)} trials could (--trials)"
         fewer = f", or {enough} rows (--objectives)" if enough > 1 else ""
         notes.append(f"No {trials} trials can tell one of {rows} rows from another, however they end: {more}{fewer}")
-    return [("", f"{note}.") for note in notes]
+    return bare(notes)

@@ -24,9 +24,8 @@ def cells(table: Table) -> dict[str, Any]:
     found: dict[str, Any] = {}
     curves: dict[str, Any] = {}
     tried = _trials(table)
-    lines = ((line, zip(line.entries, table.columns, strict=True)) for b in table.blocks for line in b.lines)
-    for line, entries in lines:
-        for entry, column in entries:
+    for _, line in table.all_lines():
+        for entry, column in zip(line.entries, table.columns, strict=True):
             if not entry.cell or entry.cell in found or not (entry.runs or entry.cell in tried):
                 continue
             found[entry.cell] = {
@@ -123,7 +122,7 @@ def costs(table: Table) -> Group:
     """A line for each row of the table: its runs, their seconds (median, all), their largest memory."""
     own = {run: record for run, record in _records(table).items() if run not in table.before}
     by_row: dict[str, dict[str, Mapping[str, Any]]] = {}
-    labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
+    rows = table.rows()
     for row in table.runs:
         if row["run"] in own and "seconds" in own[row["run"]]:
             by_row.setdefault(row["row"], {})[row["run"]] = own[row["run"]]
@@ -132,7 +131,7 @@ def costs(table: Table) -> Group:
         seconds = [record["seconds"] for record in runs.values()]
         memory = max(record.get("peak_memory_mib") or 0 for record in runs.values())
         numbers = (str(len(runs)), f"{statistics.median(seconds):,.1f}", f"{sum(seconds):,.0f}", f"{memory:,.0f}")
-        lines.append((Cell(labels.get(name, name)), *map(Cell, numbers)))
+        lines.append((Cell(rows[name].label), *map(Cell, numbers)))
     return Group("", tuple(lines))
 
 

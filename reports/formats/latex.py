@@ -218,9 +218,8 @@ def _macros(table: Table) -> list[str]:
 
     if table.teacher:
         add(table.teacher, "teacher")
-    for block in table.blocks:
-        for line in block.lines:
-            add(line.entries, block.student, block.init_of(line), line.row.name)
+    for block, line in table.all_lines():
+        add(line.entries, block.student, block.init_of(line), line.row.name)
     return [rf"\providecommand{{\{name}}}{{{value}}}" for name, value in named.items()]
 
 

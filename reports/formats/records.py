@@ -41,7 +41,7 @@ def records(table: Table) -> list[dict[str, Any]]:
     """A record for each entry, with the fields of RECORD and its runs."""
     sentences = {symbol: sentence for sentence, symbol in table.marks.items()}
     comparison, printed = table.comparison, _published(table)
-    labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
+    labels = {name: row.label for name, row in table.rows().items()}
 
     def record(entry: Entry, column: Column, name: str, where: Mapping[str, str]) -> dict[str, Any]:
         pair = printed.get((where["student"], where["init"], name, column))
@@ -70,7 +70,7 @@ def records(table: Table) -> list[dict[str, Any]]:
         }
 
     lines = [(table.teacher, "", ("", "", "teacher", "", ""))] if table.teacher else []
-    for line in (line for block in table.blocks for line in block.lines):
+    for _, line in table.all_lines():
         where = (line.student, line.init, line.row.label, line.row.objective, sentences.get(line.mark, ""))
         lines.append((line.entries, line.row.name, where))
     names = ("student", "init", "row", "objective", "mark")

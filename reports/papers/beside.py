@@ -7,7 +7,7 @@ import math
 from harness.reports.statistics import LEVEL
 from harness.reports.statistics.verdicts import CONTRADICTED, counts, tau_interval
 from harness.reports.tables import quantities
-from harness.reports.tables.layout import Cell, Grid, Group, entry_text, full_stop, header_of, heading, label_of
+from harness.reports.tables.layout import Cell, Grid, Group, bare, entry_text, full_stop, header_of, heading, label_of
 from harness.reports.tables.quantities import MACHINE, WHOLE, is_score
 from harness.reports.tables.shapes import Column, ComparedBlock, ComparedLine, Comparison, Pair
 
@@ -54,7 +54,7 @@ def compared(comparison: Comparison) -> Grid:
         " ".join(full_stop(s) for s in about if s),
         (("",), *header_of(columns)),
         tuple(groups),
-        (*notes, *(("", full_stop(s)) for s in (*sentences, *comparison.remarks))),
+        (*notes, *bare((*sentences, *comparison.remarks))),
     )
 
 

@@ -56,7 +56,7 @@ def with_published(table: Table, study: Study) -> Table:
     """
     if study.published is None:
         raise UserError(f"study {study.name} answers no published table, so there is nothing to compare with")
-    rows = {line.row.name: line.row for block in table.blocks for line in block.lines}
+    rows = table.rows()
     unmade = [row for row in study.rows if row.checkpoint and row.published and row.name not in rows]
     rows |= {row.name: row for row in study.rows}
     comparison = _compare(table, study.published, [row for row in rows.values() if row.published])
@@ -133,7 +133,7 @@ def _remarks(table: Table, published: Published, columns: Sequence[Column], test
     if missing := [c.name for c in table.columns if not c.average and c not in columns]:
         remarks.append(f"No published column: {', '.join(missing)}.")
     if published.init:
-        made = any(is_init(line.init, published.init) for block in table.blocks for line in block.lines)
+        made = any(is_init(line.init, published.init) for _, line in table.all_lines())
         remarks.append(
             f"The published numbers were made with init {published.init}"
             + ("; no other is compared." if made else ", of which this table has no cell.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.reports.statistics import LEVEL, POWER
@@ -89,8 +89,7 @@ def counts_of(table: Table) -> set[int]:
 
 def lines(table: Table) -> Grid:
     """The table as it is: a column for each task and metric, and the teacher above."""
-    counts = counts_of(table)
-    show_n = len(counts) > 1
+    show_n = len(counts_of(table)) > 1
     groups = []
     if table.teacher:
         scores = zip(table.teacher, table.columns, strict=True)
@@ -102,7 +101,7 @@ def lines(table: Table) -> Grid:
             entries, shown = zip(line.entries, table.columns, strict=True), show_n and not line.row.baseline
             made.append((Cell(label_of(line, block.init), mark=line.mark), *(cell_of(e, c, shown) for e, c in entries)))
         groups.append(Group(heading(block.student, block.init, block.improvement), tuple(made)))
-    caption = f"{table.question} Profile {table.profile}. {units(table, table.columns, counts)}".strip()
+    caption = f"{table.question} Profile {table.profile}. {units(table, table.columns)}".strip()
     bold = any(e.best for e in table.entries())
     return Grid(f"{table.title} ({table.study})", caption, header_of(table.columns), tuple(groups), notes(table, bold))
 
@@ -112,9 +111,9 @@ def label_of(line: Line, init: str) -> str:
     return line.row.label + (f" (init {line.init})" if line.row.init and init and line.init != init else "")
 
 
-def units(table: Table, columns: Sequence[Column], counts: set[int]) -> str:
+def units(table: Table, columns: Sequence[Column]) -> str:
     """What the columns' numbers are and over how many runs, as a sentence; "" where they are plain counts."""
-    metrics = {c.metric for c in columns}
+    metrics, counts = {c.metric for c in columns}, counts_of(table)
     shared = {0: "", 1: ", one teacher"}.get(table.provenance.teachers, ", each with its own teacher")
     if not counts:
         runs = "no cell is finished yet"
@@ -145,7 +144,7 @@ def _tip(entry: Entry) -> str:
     return "; ".join(parts + ([entry.reason] if entry.reason else []))
 
 
-def header_of(columns: tuple[Column, ...]) -> tuple[tuple[str, ...], ...]:
+def header_of(columns: Sequence[Column]) -> tuple[tuple[str, ...], ...]:
     """A grid's header: each column's label, then its metric in lines that are no wider than numbers."""
     return tuple((c.label, *textwrap.wrap(c.metric.replace("_", " "), 13, break_long_words=False)) for c in columns)
 
@@ -170,7 +169,7 @@ def notes(
             f"Training of every cell: {made.recipe}.",
         ]
     if bold:
-        others = any(not line.row.competes for block in table.blocks for line in block.lines)
+        others = not all(row.competes for row in table.rows().values())
         best = f"Bold: best of its column{', teachers and other references aside' if others else ''}."
         sure = (
             f" Underlined: it may be the best too. The truly best is bold or underlined in {1 - LEVEL:.0%} of such "
@@ -178,9 +177,9 @@ def notes(
         )
         sentences.append(best + sure * bool(table.tested or not table.untested))
     sentences += _sight(table)
-    if subtracted := [line for block in table.blocks if block.improvement for line in block.lines]:
-        labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
-        named = (f"{x.row.label} is {' minus '.join(labels[name] for name in x.row.improves)}" for x in subtracted)
+    if subtracted := [line for block, line in table.all_lines() if block.improvement]:
+        rows = table.rows()
+        named = (f"{x.row.label} is {' minus '.join(rows[name].label for name in x.row.improves)}" for x in subtracted)
         spread = any(e.std is not None for line in subtracted for e in line.entries)
         more_of = "; ± of the differences between the same seeds" if spread else ""
         sentences.append(f"Improvement: {'; '.join(dict.fromkeys(named))}{more_of}")
@@ -198,7 +197,7 @@ def notes(
     numbered = [(str(i), reason) for i, reason in enumerate(table.reasons, 1)]
     marked = [(symbol, sentence) for sentence, symbol in table.marks.items()]
     said = (*sentences, *more, *made.older_code, *made.notes)
-    return (*marks, *marked, *numbered, *(("", full_stop(s)) for s in said))
+    return (*marks, *marked, *numbered, *bare(said))
 
 
 def failed_cells(table: Table) -> list[str]:
@@ -254,7 +253,7 @@ def _sight(table: Table) -> list[str]:
 def differences(table: Table) -> Grid | None:
     """By how much each row is better or worse than the reference in its place, or than the best of the others."""
     best = table.against == BEST
-    every = [line for block in table.blocks for line in block.lines]
+    every = [line for _, line in table.all_lines()]
     shown = [j for j in range(len(table.columns)) if any(_compared(line, j, best) for line in every)]
     if not shown:
         return None
@@ -283,9 +282,7 @@ def differences(table: Table) -> Grid | None:
             f"Bold: p < {LEVEL} after Holm's correction for the rows of its column, which finds a little more than the "
             "intervals",
         )
-    chosen = tuple(table.columns[j] for j in shown)
-    notes = tuple(("", full_stop(sentence)) for sentence in said)
-    return Grid(title, "In points.", header_of(chosen), tuple(groups), notes)
+    return Grid(title, "In points.", header_of([table.columns[j] for j in shown]), tuple(groups), bare(said))
 
 
 def _compared(line: Line, j: int, best: bool) -> Interval | None:
@@ -297,6 +294,11 @@ def _interval(found: Interval | None) -> Cell:
         return Cell("")
     value, low, high = (quantities.difference("", scaled("", x)) for x in (found.value, found.low, found.high))
     return Cell(f"{value} [{low}, {high}]", bold=found.corrected < LEVEL)
+
+
+def bare(sentences: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Notes of a grid that no mark refers to."""
+    return tuple(("", full_stop(sentence)) for sentence in sentences)
 
 
 def full_stop(text: str) -> str:

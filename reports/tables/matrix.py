@@ -35,7 +35,7 @@ def matrices(table: Table) -> list[Matrix]:
     None where all rows have one student and initialisation, or fix theirs: such a table is a matrix as it is, of rows
     by tasks.
     """
-    lines = [(block, line) for block in table.blocks for line in block.lines]
+    lines = table.all_lines()
     found = {(line.row.name, line.place): line for block, line in lines if not block.improvement}
     own = {key: line for key, line in found.items() if line.row.competes or any(line.place)}
     beside = [line for key, line in found.items() if key not in own]
@@ -121,7 +121,7 @@ def _caption(table: Table, matrix: Matrix, whole: bool) -> str:
     beside += [(line.row.label + line.mark, entry) for line, entry in matrix.references]
     told = [f"{name}: {text}" for name, e in beside if (text := entry_text(e, column.metric, e.n > 1))]
     sentences = [f"{table.question} Profile {table.profile}."] if whole else []
-    sentences += [units(table, [column], counts_of(table)), f"{across}."]
+    sentences += [units(table, [column]), f"{across}."]
     sentences += [f"{'; '.join(told)}."] if told else []
     return " ".join(filter(None, sentences))
 

@@ -307,7 +307,14 @@ class Table:
 
     def lines(self) -> list[tuple[Block, Line]]:
         """Every line that cells give, with its block, in reading order: all but the differences of two rows."""
-        return [(block, line) for block in self.blocks if not block.improvement for line in block.lines]
+        return [(block, line) for block, line in self.all_lines() if not block.improvement]
+
+    def all_lines(self) -> list[tuple[Block, Line]]:
+        return [(block, line) for block in self.blocks for line in block.lines]
+
+    def rows(self) -> dict[str, TableRow]:
+        """The row of every line, by its name."""
+        return {line.row.name: line.row for _, line in self.all_lines()}
 
     def entries(self) -> Iterable[Entry]:
         """Every entry of `lines`."""
