@@ -130,12 +130,18 @@ def panels(titles: Sequence[str], labels: Sequence[str]) -> tuple[Figure, list[A
     else:
         beside = max(2.4, 0.7 + 0.065 * max(map(len, labels)))
         figure = new_figure((3.4 * across + beside, max(2.8 * down, 0.6 + 0.17 * len(labels))))
-    drawn = list(figure.subplots(down, across, squeeze=False).flat)
-    for panel, title in zip(drawn, titles, strict=False):
+    drawn = spread(figure, len(titles), across)
+    for panel, title in zip(drawn, titles, strict=True):
         panel.set_title(plain(title), fontsize=10)
-    for panel in drawn[len(titles) :]:
+    return figure, drawn
+
+
+def spread(figure: Figure, count: int, across: int) -> list[Any]:
+    """So many panels in a figure, `across` beside each other."""
+    drawn = list(figure.subplots(math.ceil(count / across), across, squeeze=False).flat)
+    for panel in drawn[count:]:
         panel.set_visible(False)
-    return figure, drawn[: len(titles)]
+    return drawn[:count]
 
 
 def legend(figure: Figure, handles: Mapping[str, Any]) -> None:

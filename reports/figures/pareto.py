@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-from harness.reports.figures.drawing import ink, legend, new_figure, plain, side_by_side, title
+from harness.reports.figures.drawing import ink, legend, new_figure, plain, side_by_side, spread, title
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.shapes import Table
 
@@ -50,11 +50,10 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     metrics = list(dict.fromkeys(x["measured"] for x in rows))
     students = list(dict.fromkeys(x["student"] for x in rows if x["student"]))
     across = side_by_side(len(metrics), 3.2)
-    down = math.ceil(len(metrics) / across)
-    figure = new_figure((5.2 * across + 1.6, 4.4 * down))
+    figure = new_figure((5.2 * across + 1.6, 4.4 * math.ceil(len(metrics) / across)))
     handles: dict[str, Any] = {}
-    panels = list(figure.subplots(down, across, squeeze=False).flat)
-    for panel, metric in zip(panels, metrics, strict=False):
+    panels = spread(figure, len(metrics), across)
+    for panel, metric in zip(panels, metrics, strict=True):
         found = [x for x in rows if x["measured"] == metric]
         for x in found:
             place = students.index(x["student"]) if x["student"] else -1
@@ -78,11 +77,9 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
         _logarithmic(panel, [x["x"] for x in found])
         panel.set_xlabel(AXES[metric][0])
         panel.set_ylabel(plain(f"{found[0]['column']} × 100"))
-    for panel in panels[len(metrics) :]:
-        panel.set_visible(False)
     legend(figure, handles)
     title(figure, "Bars: ±, as in the table; joined: no other student is better in both")
-    for panel, metric in zip(panels, metrics, strict=False):  # once nothing else moves the panels
+    for panel, metric in zip(panels, metrics, strict=True):  # once nothing else moves the panels
         named = [x for x in rows if x["measured"] == metric and x["student"]]
         _label(figure, panel, named if len(named) <= LABELLED else [x for x in named if x["joined"]])
     return figure

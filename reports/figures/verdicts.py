@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from harness.reports.figures.drawing import new_figure, plain, title
+from harness.reports.figures.drawing import new_figure, plain, spread, title
 from harness.reports.papers import orderings
 from harness.reports.statistics.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
 from harness.reports.tables.layout import heading
@@ -39,8 +39,8 @@ def draw(table: Table, rows: Sequence[dict[str, Any]]) -> Figure:
     across = min(ACROSS, len(panels))
     figure = new_figure((across * (0.5 + 0.075 * longest + SIDE * most), 1.1 + down * (0.55 + SIDE * most)))
     several = len({made for made, _ in panels}) > 1
-    drawn = list(figure.subplots(down, across, squeeze=False).flat)
-    for panel, order, ((made, column), found) in zip(drawn, orders, panels.items(), strict=False):
+    drawn = spread(figure, len(panels), across)
+    for panel, order, ((made, column), found) in zip(drawn, orders, panels.items(), strict=True):
         for row in found:
             y, x = order.index(row["above"]), order.index(row["below"])
             colour, sign, ink = LOOK[row["verdict"]]
@@ -56,8 +56,6 @@ def draw(table: Table, rows: Sequence[dict[str, Any]]) -> Figure:
         panel.spines[:].set_visible(False)
         other = "" if found[0]["like_published"] else " (over other tasks or metrics)"
         panel.set_title(plain(f"{column}{other}" + (f", {made}" if several and made else "")), fontsize=8)
-    for panel in drawn[len(panels) :]:
-        panel.set_visible(False)
     told = ", ".join(f"{sign} {verdict}" for verdict, (_, sign, _) in LOOK.items())
     title(figure, f"Is the row above that of the number, as published?\n{told}")
     return figure
