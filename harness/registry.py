@@ -328,7 +328,7 @@ def student(
             raise UserError(f"student {name!r} must be a subclass of Student, not {plugin!r}")
         declaring.takes(who, "__init__", plugin.__init__, ["self", "config"])
         needed = ("describe", "layer_map", "initialise", "forward")
-        declaring.methods(who, plugin, Student, needed, apart=("from_pretrained",))
+        declaring.methods(who, plugin, Student, needed, apart=("from_pretrained", "save_pretrained"))
         encodings = declaring.words(who, "pair_encodings", pair_encodings)
         if not encodings:
             raise UserError(f"{who}: pair_encodings is empty, but it must read a pair somehow, as in ('joint',)")

@@ -40,8 +40,8 @@ class StudentOutputs(TeacherOutputs):
     def _encoder(self) -> Any:
         if self._student is None:
             plugin = registry.STUDENTS.get(self.run.student)
-            student = plugin.from_pretrained(self.folder, local_files_only=True, weights_only=True)
-            self._student = nn.Module.to(student.requires_grad_(False), self.device).eval()
+            student = plugin.from_pretrained(self.folder)
+            self._student = nn.Module.to(student.requires_grad_(False), self.device)
         return self._student
 
 

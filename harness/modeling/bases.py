@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -120,12 +122,30 @@ class Student(PreTrainedModel):
     file_inits: ClassVar[frozenset[str]] = frozenset()  # initialisations KIND:FILE, known by the file's content
     head_settings: ClassVar[frozenset[str]] = frozenset()  # hyperparameters that no corpus distillation depends on
 
+    def save_pretrained(self, folder: str | Path, **more: Any) -> None:  # type: ignore[override]
+        """As the library's, but what shares memory is written under each of its names, unless the library ties it."""
+        known = getattr(self, "all_tied_weights_keys", {})
+        tied = {*known, *known.values()}
+        weights = {name: tensor if name in tied else tensor.clone() for name, tensor in self.state_dict().items()}
+        super().save_pretrained(folder, state_dict=weights, **more)
+
     @classmethod
-    def from_pretrained(cls, *arguments: Any, **keywords: Any) -> Any:
-        """As the library's, but the weights leave their file: see `in_own_memory`."""
-        found = super().from_pretrained(*arguments, **keywords)
-        in_own_memory(found[0] if isinstance(found, tuple) else found)
-        return found
+    def from_pretrained(cls, folder: str | Path) -> Any:  # type: ignore[override]
+        """The student that `save_pretrained` wrote, for use. Raises UserError for weights that are not its own.
+
+        The library's makes a model without memory first, which leaves what `__init__` computes, as a table of
+        positions that no file has, undefined.
+        """
+        with torch.random.fork_rng(devices=[]):  # the weights that it draws are all replaced
+            student = cls(cls.config_class.from_pretrained(folder, local_files_only=True))
+        own, found = student.state_dict(), load_file(Path(folder) / "model.safetensors")
+        tied = getattr(student, "all_tied_weights_keys", {})
+        for name in sorted(own.keys() - tied.keys() | found.keys()):
+            shapes = [tuple(weights[name].shape) if name in weights else None for weights in (own, found)]
+            if shapes[0] != shapes[1]:
+                raise UserError(f"{folder} is of another {cls.name}: its weight {name} is {shapes[1]}, not {shapes[0]}")
+        student.load_state_dict(found, strict=False)
+        return student.eval()
 
     @classmethod
     def checked(cls, settings: Values) -> dict[str, Any]:
