@@ -112,7 +112,7 @@ class StudentRun(TaskRun):
 
     @property
     def title(self) -> str:
-        return f"{self.objective} {self.init} {self.task}"
+        return f"{self.objective} {self.student} {self.init} {self.task}"
 
     def expressions(self) -> Sequence[str]:
         return PROCEDURES.get(self.procedure).objectives(self.objective)

@@ -153,7 +153,8 @@ def test_a_removed_run_is_missing_and_what_rests_on_it_is_named(call: Harness, t
     assert done.returncode == 0 and "1 run removed" in done.stdout, done.stderr
     for name in ("vanilla_kd", "att_kl"):
         assert (
-            f"run {results.run_of(name)} ({name} every sst2, seed 0) started from {results.TEACHER_RUN}" in done.stdout
+            f"run {results.run_of(name)} ({name} transformer every sst2, seed 0) started from {results.TEACHER_RUN}"
+            in done.stdout
         )
     assert not ledger.folder(results.TEACHER_RUN).exists()
     assert "teacher runs: 0 of 1 done" in call("status", "--study", "objectives_vs_init", "--out", ledger.out).stdout

@@ -69,7 +69,7 @@ def test_equal_runs_with_other_numbers_are_told_and_stay(call: Harness, tmp_path
     done = call("merge", two.out, "--into", one.out)
     assert done.returncode == 1 and "0 runs brought, 1 there before, 2 in conflict" in done.stdout
     assert f"run {results.run_of('att_kl')} of {two.out} (" in done.stderr and "keeps its own" in done.stderr
-    assert "att_kl every sst2, seed 0) has other numbers (accuracy 0.5 here, 0.75 there" in done.stderr
+    assert "att_kl transformer every sst2, seed 0) has other numbers (accuracy 0.5 here, 0.75 there" in done.stderr
     assert results.content(one.out) == before
 
 

@@ -78,7 +78,8 @@ def test_training_on_a_task_tells_its_steps_without_a_time(capsys: pytest.Captur
     bar = Bar()
     entry = {k: v for k, v in ENTRY.items() if k not in ("seconds_left", "steps_per_second", "peak_memory_mib")}
     Display(PLAN, bar).epoch(student_run(objective="att_kl", seed=1), entry)
-    assert bar.description == "att_kl every sst2: general 2, loss 0.01235, step 1500 of 100000, 12,346 tokens/s"
+    title = "att_kl transformer every sst2"
+    assert bar.description == f"{title}: general 2, loss 0.01235, step 1500 of 100000, 12,346 tokens/s"
 
 
 def test_how_a_distillation_ended(capsys: pytest.CaptureFixture[str]) -> None:
