@@ -22,7 +22,7 @@ from harness.training.checkpoints import Timer
 from harness.training.looks import check_outputs
 from harness.training.loop import LOOK_STEPS, Data, Diverged, Regime, TeacherOutputs, in_float32, precision
 from harness.training.optimisation import Optimisation
-from harness.training.sums import Sum, Told, check_reached, check_trains, shares, why
+from harness.training.sums import Sum, Told, check_parameters, check_reached, check_trains, shares, why
 
 STAGE = "general"
 POINTS = 100  # of the recorded curve
@@ -156,6 +156,7 @@ def _update(
             loss, terms = objective(in_float32(outputs), in_float32(imitated), batch)
             told += share * torch.stack([loss.detach(), *(terms[name].detach() for name in names)]).float()
         if number == 0 and not pieces.told.shares:
+            check_parameters(terms, optimisation.parameters)
             pieces.told.shares |= shares(terms, model.parameters())
         check_trains(loss, terms)
         with clock:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -60,6 +62,14 @@ def loss_of(objective: nn.Module, name: str, student: Outputs, teacher: Outputs,
         rule = "a tensor of one floating-point number, such as a mean over the batch"
         raise TrainingFailure(f"{OBJECTIVES.called(name)} returned {found}, but must return its loss: {rule}")
     return loss
+
+
+@contextmanager
+def no_broadcasting() -> Iterator[None]:
+    """torch's own losses of (B, 1) and (B,), which compare each example with all others, fail where they would warn."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Using a target size", UserWarning)
+        yield
 
 
 def _read(student: Outputs, teacher: Outputs, batch: Batch) -> dict[str, list[tuple[Tensor, int]]]:
@@ -123,20 +133,28 @@ def suspects(known: Registry[Any], info: ModelInfo, outputs: Outputs) -> dict[st
     }
 
 
-def reaches(part: Tensor, signals: Sequence[Tensor]) -> bool:
-    """Whether a gradient of `part` comes to one of the signals, by its graph alone: nothing is computed."""
-    ends = {one.grad_fn if one.grad_fn is not None else id(one) for one in signals}
+def _graph(of: Tensor) -> Iterator[Any]:
+    """The nodes that a gradient of `of` passes, each once: nothing is computed."""
     seen: set[Any] = set()
-    ahead = [part.grad_fn]
+    ahead = [of.grad_fn]
     while ahead:
         node = ahead.pop()
-        if node is None or node in seen:
-            continue
-        if node in ends or id(getattr(node, "variable", None)) in ends:
-            return True
-        seen.add(node)
-        ahead += [before for before, _ in node.next_functions]
-    return False
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            ahead += [before for before, _ in node.next_functions]
+
+
+def reaches(part: Tensor, signals: Sequence[Tensor]) -> bool:
+    """Whether a gradient of `part` comes to one of the signals."""
+    ends = {one.grad_fn if one.grad_fn is not None else id(one) for one in signals}
+    return any(node in ends or id(getattr(node, "variable", None)) in ends for node in _graph(part))
+
+
+def parameters_of(loss: Tensor) -> list[nn.Parameter]:
+    """The parameters that a loss depends on."""
+    ends = (getattr(node, "variable", None) for node in _graph(loss))
+    return [one for one in ends if isinstance(one, nn.Parameter)]
 
 
 def unreached(names: Iterable[str], parts: dict[str, Tensor], student: Outputs) -> set[str]:

@@ -24,7 +24,7 @@ from harness.training.failures import Diverged as Diverged
 from harness.training.failures import TrainingFailure as TrainingFailure
 from harness.training.looks import check_outputs
 from harness.training.optimisation import Optimisation
-from harness.training.sums import Told, check_reached, check_trains, shares, why
+from harness.training.sums import Told, check_parameters, check_reached, check_trains, shares, why
 
 CHECKPOINT_SECONDS = 30.0  # between checkpoints; when one is written changes no number
 TELL_SECONDS = 2.0  # between reports of progress within an epoch
@@ -242,6 +242,7 @@ class _Training:
             loss, terms = stage.objective(in_float32(outputs), imitated, batch)
             self.unseen.append((loss.detach(), {name: term.detach() for name, term in terms.items()}))
         if not terms.keys() <= within.told.shares.keys():
+            check_parameters(terms, self.optimisation.parameters)
             within.told.shares |= shares(terms, self.model.parameters())
         check_trains(loss, terms)
         with regime.clock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -60,10 +61,11 @@ class Sum(nn.Module):
                 looks.check_signals(TEACHERS, self._infos[1], self._wants[1], teacher, batch)
             self.suspects = looks.suspects(TEACHERS, self._infos[1], teacher)
             self.suspects |= looks.suspects(STUDENTS, self._infos[0], student)
-        parts = {
-            name: weight * looks.loss_of(objective, name, student, teacher, batch)
-            for (weight, name), objective in zip(self.terms, self.objectives, strict=True)
-        }
+        with looks.no_broadcasting() if first else nullcontext():  # once: it forgets which warnings were given
+            parts = {
+                name: weight * looks.loss_of(objective, name, student, teacher, batch)
+                for (weight, name), objective in zip(self.terms, self.objectives, strict=True)
+            }
         if torch.is_grad_enabled() and (first or self.unreached):
             self.unreached = looks.unreached(parts if first else self.unreached, parts, student)
         return cast(Tensor, sum(parts.values())), parts
@@ -97,6 +99,18 @@ def check_trains(loss: Tensor, terms: Iterable[str]) -> None:
             f"the loss of {' and '.join(terms)} depends on no weight that is trained: the objective or the student "
             "cuts its gradient off, as by detach(), argmax() or no_grad()"
         )
+
+
+def check_parameters(parts: Mapping[str, Tensor], trained: Iterable[nn.Parameter]) -> None:
+    """Raise TrainingFailure for a term that depends on a parameter which the optimiser does not have."""
+    known = set(map(id, trained))
+    for name, part in parts.items():
+        for lacking in (one for one in looks.parameters_of(part) if id(one) not in known):
+            raise TrainingFailure(
+                f"the loss of {name} depends on a parameter of shape {tuple(lacking.shape)} that nothing trains: what "
+                "an objective or a student learns is made in its __init__ and an attribute of its own, several of them "
+                "in an nn.ModuleList; in a list, or made in forward, they are not found"
+            )
 
 
 @dataclass

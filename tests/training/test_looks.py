@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
 
 from harness import combine
 from harness.contracts import LayerMap, Outputs, Signal
@@ -15,7 +16,7 @@ from harness.registry import OBJECTIVES, objective
 from harness.testing.objective_cases import LAYERS, STUDENT, TEACHER, make_batch, make_outputs
 from harness.training.failures import TrainingFailure
 from harness.training.looks import check_outputs, reaches
-from harness.training.sums import Sum, check_reached, check_trains, why
+from harness.training.sums import Sum, check_parameters, check_reached, check_trains, why
 
 Register = Callable[[Callable[[Outputs], Any]], str]
 
@@ -79,6 +80,7 @@ def test_an_objective_that_changes_what_others_read(
         (lambda student: student.logits.mean(1), r"returned a tensor of shape \(6,\), but must return"),
         (lambda student: student.logits.argmax(1).sum(), "returned a tensor of int64, but must return"),
         (lambda student: student.logit.sum(), "failed: AttributeError: .*what it needs and is given: logits"),
+        (lambda student: mse_loss(student.logits[:, :1], torch.zeros(6)), "failed: UserWarning: Using a target size"),
         (lambda student: student.hidden_states[1].sum(), "failed: KeyError: 1 .*given: logits"),
     ],
 )
@@ -127,6 +129,17 @@ def test_a_loss_without_any_gradient_is_no_loss(register: Register) -> None:
     made, *given = outputs(register(lambda student: student.logits.detach().mean()))
     with pytest.raises(TrainingFailure, match="the loss of looked_at depends on no weight that is trained"):
         check_trains(*made(*given))
+
+
+def test_a_parameter_that_the_optimiser_does_not_have_is_told(register: Register) -> None:
+    """As in a list, or made in forward."""
+    found, lost = nn.Linear(3, 2), nn.Linear(2, 5)
+    name = register(lambda student: lost(found(student.logits)).mean())
+    made, *given = outputs(f"att_mse+{name}")
+    parts = made(*given)[1]
+    check_parameters(parts, [*found.parameters(), *lost.parameters()])
+    with pytest.raises(TrainingFailure, match=rf"the loss of {name} depends on a parameter of shape \(5,"):
+        check_parameters(parts, found.parameters())
 
 
 def test_every_objective_reaches_what_its_student_gives() -> None:
