@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from harness.contracts import Hyperparameter, Profile, Published, Signal, Study
@@ -22,6 +23,10 @@ def name(kind: str, given: object, file: str) -> str:
     who = f"{kind} {given!r} in {file}"
     if not isinstance(given, str) or not given.strip():
         raise UserError(f"{who}: its name must be a word")
+    if wrong := [character for character in given if character in "/\\:,=+*" or not character.isprintable()]:
+        raise UserError(f"{who}: its name must have no {wrong[0]!r}, as flags and folders are written with it")
+    if given != given.strip() or given[0] in "-.":
+        raise UserError(f"{who}: its name must begin with a letter or digit, and end without a space")
     return who
 
 
@@ -70,6 +75,10 @@ def _trouble(declared: Hyperparameter) -> str:
     )
     if not isinstance(choices, (tuple, list)):
         return f"choices is a tuple of values, not {choices!r}"
+    if wrong := [choice for choice in choices if not isinstance(choice, (bool, int, float, str))]:
+        return f"its choices must be numbers, words, True or False, not {wrong[0]!r}"
+    if twice := [b for a, b in combinations(choices, 2) if a == b or str(a) == str(b)]:
+        return f"its choices have {twice[0]!r} twice, which could not be told apart"
     if choices:
         return "" if default in choices else f"its default {default!r} is none of its choices {choices!r}"
     if not isinstance(default, (bool, int, float, str)):
@@ -184,6 +193,7 @@ def study(declared: Study, file: str) -> None:
         if not words(who, f"metrics of {task}", [shown] if isinstance(shown, str) else shown):
             raise UserError(f"{who}: metrics of {task} is empty")
     for called, profile in declared.profiles.items():
+        name("profile", called, f"{who}")
         _profile(f"{who}: profile {called}", profile)
         plain = [row.name for row in declared.rows if not (row.checkpoint or row.improves or row.baseline)]
         words(f"{who}: profile {called}", "row_settings", profile.row_settings, among=plain)

@@ -8,16 +8,16 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from harness import declaring, old_names, plugin_code
+from harness import declaring, plugin_code
 from harness.contracts import Hyperparameter, Signal, Study
-from harness.errors import UserError, check_known, in_file
+from harness.errors import UserError, check_known
 from harness.files import digest
+from harness.importing import importing
 
 if TYPE_CHECKING:
     from harness.modeling.bases import Objective, Student, Teacher
@@ -94,7 +94,7 @@ class Registry(Generic[T]):
         self._searched = True
         package = importlib.import_module(self.folder)
         for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-            with _importing(f"plugin file {package.__path__[0]}/{module}.py"):
+            with importing(f"plugin file {package.__path__[0]}/{module}.py"):
                 importlib.import_module(f"{self.folder}.{module}")
 
 
@@ -130,26 +130,6 @@ def teacher_named(text: str) -> Teacher:
 _loaded: set[str] = set()
 
 
-@contextmanager
-def _importing(what: str) -> Iterator[None]:
-    """Turn whatever goes wrong while importing a plugin into one sentence about it, and tell of old names."""
-    if old_names.FINDER not in sys.meta_path:
-        sys.meta_path.insert(0, old_names.FINDER)
-    try:
-        yield
-        if told := old_names.sentence(what):
-            print(f"harness: {told}", file=sys.stderr)
-    except (UserError, KeyboardInterrupt):  # the second is Ctrl-C
-        raise
-    except SyntaxError as error:
-        where = f" on line {error.lineno}" if error.lineno else ""
-        raise UserError(f"{what} has a syntax error{where}: {error.msg}") from error
-    except SystemExit as error:  # which would end the command as if all were done
-        raise UserError(f"{what} cannot be loaded: it calls sys.exit({error.code!r}) as it is imported") from error
-    except BaseException as error:
-        raise UserError(f"{what} cannot be loaded: {type(error).__name__}: {error}{in_file(error, what)}") from error
-
-
 @functools.cache
 def _installed(path: tuple[str, ...]) -> list[EntryPoint]:
     """The entry points of the distributions on sys.path: to look for them takes 5 ms."""
@@ -165,7 +145,7 @@ def load_installed() -> None:
     """Import every module that an installed distribution names in the entry-point group "harness.plugins"."""
     for point in installed():
         if point.value not in _loaded:
-            with _importing(f"installed plugin {point.name!r} ({point.value})"):
+            with importing(f"installed plugin {point.name!r} ({point.value})"):
                 point.load()
             _loaded.add(point.value)
 
@@ -198,7 +178,7 @@ def load_file(path: str | Path) -> None:
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     before = _registered()
-    with _importing(f"plugin file {path}"):
+    with importing(f"plugin file {path}"):
         spec.loader.exec_module(module)
     if _registered() == before and not _brings(module):
         raise UserError(

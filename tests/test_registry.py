@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness import registry
 from harness.code_versions import outside
@@ -172,14 +173,28 @@ def test_a_name_used_twice_in_one_file_names_it_once(write: Callable[..., Path])
         ("1 / 0\n", "ZeroDivisionError"),
         ("import sys\nsys.exit(0)\n", r"calls sys\.exit\(0\) as it is imported"),
         ("raise GeneratorExit\n", "GeneratorExit"),
+        ("import torch\ntorch.set_default_dtype(torch.float64)\n", "default dtype to torch.float64 as it is imported"),
+        ("import torch\ntorch.set_grad_enabled(False)\n", "sets torch's gradients to False as it is imported"),
         ("TWO = 2\n", "registers nothing: write a decorator such as @objective"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(write: Callable[..., Path], source: str, message: str) -> None:
-    path = write(source)
-    with pytest.raises(UserError, match=message) as caught:
-        load_file(path)
+    path, dtype = write(source), torch.get_default_dtype()
+    try:
+        with pytest.raises(UserError, match=message) as caught:
+            load_file(path)
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(True)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_a_file_prints_is_on_standard_error(
+    write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Standard output may be a table: harness report --format csv > FILE."""
+    load_file(write('print("imported")\n' + GOOD.replace("NAME", "printing")))
+    assert capsys.readouterr() == ("", "imported\n")
 
 
 def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[..., Path], tmp_path: Path) -> None:
@@ -251,6 +266,9 @@ def test_a_plugin_declared_wrongly_says_what_is_wrong(write: Callable[..., Path]
         ("Hyperparameter(2.0, low=4.0, high=1.0)", r"low 4\.0 is above high 1\.0"),
         ("Hyperparameter(9.0, low=1.0, high=4.0)", r"default 9\.0 is not between low 1\.0 and high 4\.0"),
         ("Hyperparameter('c', choices=('a', 'b'))", r"default 'c' is none of its choices \('a', 'b'\)"),
+        ("Hyperparameter((1, 2), choices=((1, 2), (3, 4)))", r"choices must be numbers, words, .* not \(1, 2\)"),
+        ("Hyperparameter(1, choices=(1, True))", "choices have True twice, which could not be told apart"),
+        ("Hyperparameter(1, choices=(1, '1'))", "choices have '1' twice"),
         ("Hyperparameter('a', choices='abc')", "choices is a tuple of values, not 'abc'"),
         ("Hyperparameter(None)", "default must be a number, a word, True or False, not None"),
         ("Hyperparameter(float('nan'))", "default must be a finite number"),
@@ -286,6 +304,9 @@ study(Study(
     ("was", "now", "message"),
     [
         ('Row("hid_cls"', 'Row("vanilla_kd"', "rows names 'vanilla_kd' twice"),
+        ('"outside"', '"../outside"', r"study '\.\./outside' in .*: its name must have no '/'"),
+        ('"outside"', '" outside"', "must begin with a letter or digit, and end without a space"),
+        ("profiles={", "profiles={'a/b': 3, ", "profile 'a/b' in study 'outside' in .*: its name must have no '/'"),
         ("trials=1", "trials=0", "profile quick: trials must be a whole number of at least 1, not 0"),
         ("seeds=1", "seeds='1'", "seeds must be a whole number of at least 1, not '1'"),
         ('("sentiment",)', '"sentiment"', "tasks is a tuple of words, as in .* not 'sentiment'"),
