@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from harness import combine, registry
@@ -28,7 +29,7 @@ from harness.teaching.outputs import Encoder, TeacherOutputs, teacher_of
 from harness.training import machine
 from harness.training.loop import Stage, TrainingFailure
 from harness.training.sums import Sum
-from harness.training.weights import save
+from harness.training.weights import check_opens, save
 from harness.training.work import Work
 from harness.training.workspace import teacher_source, teacher_tokenizer
 
@@ -118,6 +119,9 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
     if keep or workspace.keep:
         own = None if reader is teacher_tokenizer(workspace) else reader
         save(student, workspace.run / "weights", own, durable=keep)
+        if not registry.STUDENTS.ships(run.student):
+            some = examples.dev[0].batch(torch.arange(min(8, len(examples.dev[0]))), machine.device())
+            check_opens(student, workspace.run / "weights", some)
     scores, predictions = evaluate(student, task, run, work, examples, reader)
     return scores | count(student) | told(history) | {
         "selection": history.best["selection"],

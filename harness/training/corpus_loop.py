@@ -19,7 +19,7 @@ from harness.runs.told import Entry, Record, State
 from harness.seeds import derive_seed
 from harness.training import machine, processes
 from harness.training.checkpoints import Timer
-from harness.training.looks import check_outputs
+from harness.training.looks import Unsaved, check_outputs
 from harness.training.loop import LOOK_STEPS, Data, Diverged, Regime, TeacherOutputs, in_float32, precision
 from harness.training.optimisation import Optimisation
 from harness.training.sums import Sum, Told, check_parameters, check_reached, check_trains, shares, why
@@ -76,6 +76,7 @@ def train_on_corpus(
     steps, per_epoch = steps_of(len(data), settings)
     objective.to(device)
     optimisation = Optimisation(model, objective, settings, steps)
+    unsaved = Unsaved(regime.tell, model, objective)
     saved = processes.from_leader(checkpoint.read(regime.tell) if processes.leads() else None)
     if saved is not None:
         model.load_state_dict(saved["model"])
@@ -101,7 +102,7 @@ def train_on_corpus(
         watch.count(int(lengths[index].sum()))
         if not processes.leads():
             continue
-        if watch.saved.due(CHECKPOINT_SECONDS) and course.step < steps:
+        if watch.saved.due(CHECKPOINT_SECONDS) and course.step < steps and not unsaved.any():
             parts: dict[str, Any] = {"model": model, "objective": objective, "optimisation": optimisation}
             checkpoint.write({"course": asdict(course), **{name: part.state_dict() for name, part in parts.items()}})
             regime.tell({"stage": STAGE, "epoch": epoch + 1, "loss": loss, "saved": True})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 from harness.contracts import Batch, ModelInfo, Outputs, Signal, Want
 from harness.errors import UserError
 from harness.registry import OBJECTIVES, STUDENTS, Registry
+from harness.runs.told import Entry
 from harness.training.failures import TrainingFailure
 
 
@@ -131,6 +134,44 @@ def suspects(known: Registry[Any], info: ModelInfo, outputs: Outputs) -> dict[st
         f"{known.called(info.name)} gives {name} that are not numbers": torch.stack([t.isnan().any() for t in tensors])
         for name, tensors in given(outputs).items()
     }
+
+
+def held(*modules: nn.Module) -> dict[str, object]:
+    """What users' modules hold beside parameters, buffers and modules, which alone a checkpoint has: by name a mark."""
+    apart, known = vars(nn.Module()), {"torch", "transformers", "harness"}
+    parts = {part for module in modules for part in module.modules()}
+    theirs = {part for part in parts if type(part).__module__.partition(".")[0] not in known}
+    return {
+        f"{getattr(part, 'name', type(part).__name__)}.{name}": _mark(value)
+        for part in theirs
+        for name, value in vars(part).items()
+        if name not in apart
+    }
+
+
+class Unsaved:
+    """What users' modules come to hold in training that no checkpoint would have; `tell` is told of it, once."""
+
+    def __init__(self, tell: Callable[[Entry], None], *modules: nn.Module):
+        self._tell, self._modules, self._before, self._told = tell, modules, held(*modules), False
+
+    def any(self) -> bool:
+        """Whether a run that went on from a checkpoint of now would be another."""
+        now = held(*self._modules)
+        names = self._before.keys() | now.keys()
+        changed = sorted(name for name in names if self._before.get(name) != now.get(name))
+        if changed and not self._told:
+            self._told = True
+            rule = "so none is written and a run that is stopped begins anew: keep it as a tensor, by register_buffer"
+            self._tell({"note": f"training changes {changed[0]}, which no checkpoint has, {rule}"})
+        return bool(changed)
+
+
+def _mark(value: object) -> object:
+    try:
+        return hashlib.sha256(pickle.dumps(value)).digest()
+    except Exception:  # such as a lambda, which stays as it is
+        return id(value)
 
 
 def _graph(of: Tensor) -> Iterator[Any]:

@@ -18,11 +18,10 @@ from harness.data.encoding import Encoded, evaluation_batches
 from harness.runs.settings import Settings
 from harness.runs.told import Entry, State
 from harness.seeds import derive_seed
-from harness.training import machine
+from harness.training import looks, machine
 from harness.training.checkpoints import Checkpoint, Timer
 from harness.training.failures import Diverged as Diverged
 from harness.training.failures import TrainingFailure as TrainingFailure
-from harness.training.looks import check_outputs
 from harness.training.optimisation import Optimisation
 from harness.training.sums import Told, check_parameters, check_reached, check_trains, shares, why
 
@@ -158,6 +157,7 @@ class _Training:
     saved: Timer = field(default_factory=Timer)  # since the last checkpoint
 
     def run(self) -> History:
+        self.unsaved = looks.Unsaved(self.regime.tell, self.model, *(stage.objective for stage in self.stages))
         state = self.regime.checkpoint.read(self.regime.tell)
         if state:
             self.history = History(state["curve"], state["best"])
@@ -217,7 +217,7 @@ class _Training:
             seen.append(index)
             where: Entry = {"stage": stage.name, "epoch": epoch + 1}
             tells = (now := time.perf_counter()) - told > TELL_SECONDS
-            saves = within.step < len(batches) and self.saved.due(CHECKPOINT_SECONDS)
+            saves = within.step < len(batches) and self._saves()
             if tells or saves or len(self.unseen) == LOOK_STEPS or within.step == len(batches):
                 self._look(stage, epoch, within)
             if tells:
@@ -238,7 +238,7 @@ class _Training:
         with regime.clock:
             with precision(regime.settings, regime.device):
                 outputs = self.model(batch, stage.wants[0])
-            check_outputs(self.model, outputs)
+            looks.check_outputs(self.model, outputs)
             loss, terms = stage.objective(in_float32(outputs), imitated, batch)
             self.unseen.append((loss.detach(), {name: term.detach() for name, term in terms.items()}))
         if not terms.keys() <= within.told.shares.keys():
@@ -284,10 +284,14 @@ class _Training:
         last = (self.number, epoch + 1) == (len(self.stages) - 1, stage.stops or stage.epochs)
         if stage.selects and self.regime.should_prune(scores):
             history.pruned = True
-        elif not last and self.saved.due(CHECKPOINT_SECONDS):
+        elif not last and self._saves():
             self._save(stage, epoch + 1, EpochState())
             self.regime.tell({"stage": stage.name, "epoch": epoch + 1, "loss": loss, "saved": True})
         self.regime.tell(entry)  # what is told is saved: whoever listens may take the checkpoint away
+
+    def _saves(self) -> bool:
+        """Whether to write a checkpoint: it is time, and nothing would be lost by it."""
+        return self.saved.due(CHECKPOINT_SECONDS) and not self.unsaved.any()
 
     def _save(self, stage: Stage, epoch: int, within: EpochState) -> None:
         """Write down all that the rest of this stage depends on; training goes on at `within` of `epoch`."""

@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from harness.contracts import Batch, Want
 from harness.files import beside, cannot_write, none_left_empty, sync_file, sync_folder
+from harness.modeling.bases import Student
+from harness.registry import STUDENTS
+from harness.training.failures import TrainingFailure
 
 
 def save(
@@ -25,6 +31,18 @@ def save(
         model.save_pretrained(temporary)
         if reader is not None:
             save_reader(reader, temporary)
+
+
+@torch.inference_mode()
+def check_opens(student: Student, folder: Path, batch: Batch) -> None:
+    """Raise TrainingFailure for a student that answers a batch otherwise once it is opened from its folder."""
+    opened = nn.Module.to(student.from_pretrained(folder), student.device)
+    ours, theirs = (model.eval()(batch, Want(logits=True)).logits.float() for model in (student, opened))
+    if not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4, equal_nan=True):
+        raise TrainingFailure(
+            f"{STUDENTS.called(student.name)} answers otherwise once its weights are saved and opened again: what it "
+            "computes with and __init__ does not make alike each time must be a parameter or a buffer (register_buffer)"
+        )
 
 
 def save_reader(reader: PreTrainedTokenizerBase, folder: Path) -> None:

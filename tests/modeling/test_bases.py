@@ -10,8 +10,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from harness.contracts import Outputs
 from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
+from harness.registry import STUDENTS
+from harness.testing.objective_cases import make_batch
+from harness.training.failures import TrainingFailure
+from harness.training.weights import check_opens
 
 
 class Written(Student):
@@ -51,6 +56,20 @@ def test_a_student_answers_as_before_once_it_is_opened(tmp_path: Path) -> None:
     assert torch.equal(torch.random.get_rng_state(), drawn) and not opened.training
     assert torch.equal(opened(), student.eval()())
     assert opened.answers.weight is opened.words.weight and len(load_file(tmp_path / "model.safetensors")) == 5
+
+
+def test_a_student_that_would_answer_otherwise_is_told_as_it_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no buffer is in no file."""
+    monkeypatch.setattr(Written, "forward", lambda self, batch, want: Outputs(logits=self.part * self.scale))
+    monkeypatch.setitem(STUDENTS._found, "written", (Written, __file__))
+    student, batch = Written(StudentConfig("written")), make_batch()
+    student.save_pretrained(tmp_path)
+    check_opens(student, tmp_path, batch)
+    student.scale = student.scale * 2
+    with pytest.raises(TrainingFailure, match=r"student 'written' in .* answers otherwise once its weights are saved"):
+        check_opens(student, tmp_path, batch)
 
 
 def test_weights_of_another_student_are_refused(tmp_path: Path) -> None:

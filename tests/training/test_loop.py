@@ -55,6 +55,24 @@ class Drawing(Labels):
         return drawn, {"labels": drawn.detach()}
 
 
+class Counting(Labels):
+    """A loss that knows how often it was asked: as a number of its own, or in a buffer."""
+
+    def __init__(self, buffered: bool) -> None:
+        super().__init__()
+        self.asked = 0
+        self.known = [torch.zeros(())]
+        if buffered:
+            self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        if "steps" in self._buffers:
+            self.steps += 1
+        else:
+            self.asked += 1
+        return super().forward(student, teacher, batch)
+
+
 class Killed(Exception):
     pass
 
@@ -235,3 +253,19 @@ def test_a_pruner_stops_what_falls_behind(tmp_path: Path) -> None:
     _, history, _ = run(tmp_path, [("prediction", 3, True)], Scores(0.55, 0.2, 0.2), prune=prune)
     # its best, 0.55, is not behind 0.55 after one epoch, but behind 0.65 after two
     assert history.pruned and len(history.curve) == 2
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+def test_what_no_checkpoint_holds_is_told_and_none_is_written(
+    buffered: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A run that went on without it would end with other numbers; one that begins anew does not."""
+    monkeypatch.setattr(Timer, "due", every(3))
+    told: list[dict[str, Any]] = []
+    stage = Stage("labels", Counting(buffered), LOGITS, 2, True)
+    asked = regime(tmp_path, settings(epochs=2), tell=told.append)
+    train(Bag(), [stage], examples(64), lambda batch, want: Outputs(), lambda model: 0.0, asked)
+    notes = [entry["note"] for entry in told if "note" in entry]
+    assert asked.checkpoint.path.exists() == buffered == any("saved" in entry for entry in told)
+    assert len(notes) == (not buffered)
+    assert all("training changes Counting.asked, which no checkpoint has" in note for note in notes)
