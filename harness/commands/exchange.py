@@ -51,13 +51,14 @@ def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: 
             "NAME=hub:DATASET, or --format every_eval_ever"
         )
     check_writable(to, "--to")
-    made, count = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form], 0
+    made, written = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form], set[str]()
     for cell in cells:
         for name, content in made(plan, ledger, cell, tasks[cell.task]):
-            atomic_write(to / name, _as_dated(to / name, content))
-            count += 1
+            if name not in written:  # rows that come to the same runs share a cell, which is told of by the first
+                atomic_write(to / name, _as_dated(to / name, content))
+            written.add(name)
     left_out = [f"left out, for they are no data sets of the hub: {', '.join(others)}"] if others else []
-    return [f"{count} files written to {to}", *left_out]
+    return [f"{len(written)} files written to {to}", *left_out]
 
 
 # ---------------------------------------------------------------- Hugging Face's .eval_results

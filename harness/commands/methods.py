@@ -55,7 +55,7 @@ def _question(plan: Plan, study: Study, table: Table, citations: Citations) -> I
     if study.published:
         works = dict.fromkeys(file.partition("_")[0] for file in study.published.files)
         yield f"It asks what was asked in {study.published.source}{citations.cite(*works)}."
-    cells = {cell.cell: cell for cell in frame.cells(plan, table.runs)}.values()  # rows may share one
+    cells = frame.cells(plan, table.runs)
     refused = sum(bool(cell.refused) for cell in cells)
     made = sum(0 < len(cell.seeds) == cell.wanted_seeds for cell in cells)
     rest = len(cells) - refused

@@ -28,7 +28,7 @@ from harness.ledger import Ledger
 from harness.planning import filed
 from harness.planning import plan as planning
 from harness.planning.explaining import VERDICTS, explained
-from harness.planning.planned import Plan, distinct, runs_of
+from harness.planning.planned import Plan, runs_of
 from harness.planning.recipe import budget, families, protocol, recipe, recipes_before
 from harness.planning.request import Request, check_early
 from harness.runs import JointStudentRun, JointTeacherRun, Run, StudentRun
@@ -182,8 +182,8 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     real = [cell for cell in worked_out.cells if not cell.refused]
     tasks, refused = ", ".join(worked_out.tasks), len(worked_out.cells) - len(real)
     lines.append(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
-    _, bad, lacking = counts(worked_out, replays)
-    runs, told = counted(sum(map(runs_of, distinct(worked_out.cells))), "run"), f", {bad} failed" if bad else ""
+    made, bad, lacking = counts(worked_out, replays)
+    runs, told = counted(made + bad + lacking, "run"), f", {bad} failed" if bad else ""
     lines.append(f"{counted(len(real), 'cell')}, {refused} refused; {runs}, {lacking} missing{told}")
     if before := started_from(worked_out, replays):
         what = f"{counted(len(before), 'run')} that these start from (teachers, distillations)"

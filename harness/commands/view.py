@@ -46,6 +46,10 @@ def status(options: Namespace) -> int:
     tell(f"study {plan.study}, profile {plan.profile}{which}, in {ledger.out}")
     print(f"cells: {complete} of {len(real)} complete, {len(plan.cells) - len(real)} impossible")
     print(f"runs: {made} done, {failed} failed, {left} left; {before}")
+    records: dict[str, Any] = {run: record for _, found in real for run, record in found.records}
+    records |= {run: record for run in plan.first if (record := index.read(run))}
+    if again := sum(one["status"] == "failed" and "diverged" not in one for one in records.values()):
+        print(f"the next harness run tries {counted(again, 'failed run')} again")
     if any(held.values()):
         print(f"weights kept: {counted(sum(map(bool, held.values())), 'run')}, {sum(held.values()) / 1e6:.1f} MB")
     _tell_going(plan, ledger, index, seen)
@@ -78,17 +82,20 @@ def _tell_going(plan: Plan, ledger: Ledger, index: Index, seen: Sequence[Progres
 def show(options: Namespace) -> int:
     """Print one cell or run."""
     ledger = Ledger(Path(options.out))
-    which, cells, _ = find(ledger, options.what)
+    which, cells, plans = find(ledger, options.what)
     if which in cells:
-        _show_cell(*cells[which], ledger)
+        places = [(cell.row, cell.student, cell.init, cell.task) for p in plans for cell in p.cells if cell.id == which]
+        _show_cell(*cells[which], ledger, list(dict.fromkeys(places)))
         say_damage(ledger)
     else:
         _show_run(which, ledger)
     return 0
 
 
-def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
-    tell(f"cell {cell.id}: {cell.row}, {cell.student}, init {cell.init}, task {cell.task}")
+def _show_cell(plan: Plan, cell: Cell, ledger: Ledger, places: Iterable[tuple[str, str, str, str]]) -> None:
+    """places: of every row, student, initialisation and task whose runs are these."""
+    where = (f"{row}, {student}, init {init}, task {task}" for row, student, init, task in places)
+    tell(f"cell {cell.id}: {'; and '.join(where)}")
     if cell.refused:
         tell(f"impossible: {cell.refused}")
         return

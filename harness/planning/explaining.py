@@ -21,6 +21,7 @@ from harness.planning.recipe import (
     where_of,
 )
 from harness.runs import CorpusDistillationRun, JointStudentRun, JointTeacherRun, Run, TeacherRun
+from harness.runs.settings import SHARED
 
 VERDICTS = {
     "equal": "As the text says",
@@ -147,6 +148,8 @@ def _settings(plan: Plan) -> Iterator[tuple[str, Where, Any, bool, bool]]:
 def _own(plan: Plan, run: Run) -> Values:
     """The settings of a run that do something and that it does not take from its students."""
     settings = apart_from_students(plan, run) if isinstance(run, (JointStudentRun, *TEACHERS)) else run.settings
+    if isinstance(run, TeacherRun) and run.evaluate_only:  # nothing trains it
+        settings = {name: value for name, value in settings.items() if name in SHARED}
     silent = saying_nothing(settings) | ({"epochs"} if settings.get("steps") else set())
     return {name: value for name, value in settings.items() if name not in silent}
 

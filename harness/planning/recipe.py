@@ -126,15 +126,32 @@ def _constant(found: Sequence[tuple[Any, Any]]) -> bool:
 def varied(found: Sequence[tuple[Where, Any]]) -> str:
     """The values of a setting with what decides them: the task, the student or the row."""
     for axis in ("task", "student", "row"):
-        values: dict[str, set[Any]] = {}
-        for where, value in found:
-            values.setdefault(where[axis], set()).add(value)
-        if all(len(own) == 1 for own in values.values()):
-            named: dict[Any, list[str]] = {}
-            for key, own in values.items():
-                named.setdefault(next(iter(own)), []).append(key or "no student")
-            return ", ".join(f"{number(value)} ({', '.join(keys)})" for value, keys in named.items())
+        if named := _decided([(where[axis], value) for where, value in found]):
+            told = {value: ", ".join(key or "no student" for key in keys) for value, keys in named.items()}
+            return ", ".join(f"{number(value)} ({keys})" for value, keys in told.items())
+    if named := _decided([((where["student"], where["task"]), value) for where, value in found]):
+        return ", ".join(f"{number(value)} ({_on_tasks(named, value)})" for value in named)
     return " or ".join(map(number, dict.fromkeys(value for _, value in found)))
+
+
+def _decided(found: Sequence[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    """value -> the keys that have it; none where a key has several values."""
+    values: dict[Any, dict[Any, None]] = {}
+    named: dict[Any, list[Any]] = {}
+    for key, value in dict.fromkeys(found):
+        values.setdefault(key, {})[value] = None
+        named.setdefault(value, []).append(key)
+    return named if all(len(own) == 1 for own in values.values()) else {}
+
+
+def _on_tasks(named: Mapping[Any, Sequence[tuple[str, str]]], value: Any) -> str:
+    """ "bilstm; transformer on mrpc, rte": the students that have a value, with their tasks where not on all."""
+    own: dict[str, list[str]] = {}
+    for student, task in named[value]:
+        own.setdefault(student, []).append(task)
+    apart = {student for other, keys in named.items() if other != value for student, _ in keys}
+    told = {student: f" on {', '.join(tasks)}" if student in apart else "" for student, tasks in own.items()}
+    return "; ".join(f"{student or 'no student'}{tasks}" for student, tasks in told.items())
 
 
 def where_of(cell: Cell) -> Where:
@@ -160,19 +177,25 @@ def recipes_before(plan: Plan) -> tuple[str, ...]:
         if run.tells:
             found = as_told(plan, apart_from_students(plan, run))
             silent = SILENT_BEFORE | (_idle(found) if isinstance(run, CorpusRun) else saying_nothing(found))
-            told = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in silent)
+            told = _listed(found, silent)
             said[f"{run.tells}: {told}."] = None
         elif isinstance(run, CorpusDistillationRun):
             idle = _idle(found) - ({"transferred_layers"} if both[run.objective] > 1 else set())
-            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in idle)
-            init = by_name(plan, run.init)
-            alike.setdefault((run.student, init, settings), {})[run.objective] = None
+            alike.setdefault((run.student, by_name(plan, run.init), _listed(found, idle)), {})[run.objective] = None
     general = (
         f"General distillation of {student} by {', '.join(objectives)}, init {init}, once (seed 0), on corpus "
         f"{Path(plan.corpus).name}: {settings}."
         for (student, init, settings), objectives in alike.items()
     )
     return (*said, *general)
+
+
+def _listed(settings: Values, silent: Collection[str]) -> str:
+    """Settings of a run in words; of pieces a number is a limit, which a corpus may not reach."""
+    told = {name: number(value) for name, value in sorted(settings.items()) if name not in silent}
+    if "pieces" in told:
+        told["pieces"] = f"at most {told['pieces']}" if settings["pieces"] else "all"
+    return "; ".join(f"{name} {value}" for name, value in told.items())
 
 
 def _fine_tuning(plan: Plan) -> Iterator[str]:
@@ -202,7 +225,8 @@ def apart_from_students(plan: Plan, run: Run) -> Values:
 def _idle(settings: Values) -> set[str]:
     """The settings of a corpus distillation that say nothing beside the others."""
     told = Settings(settings)
-    idle = {name for name in ("micro_batch", "pack", "transferred_layers") if told[name] == MASKING[name].default}
+    usual = ("micro_batch", "pack", "transferred_layers", "stored_top_k")
+    idle = {name for name in usual if told[name] == MASKING[name].default}
     idle |= {"epochs" if told["steps"] else "steps"} | merging.unused(settings)
     return idle if told["text"] == "masked" else idle | ON_MASKED_TEXT
 

@@ -18,7 +18,7 @@ from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
 from harness.planning.teachers import by_task
 from harness.rows import BASELINES, CONTROLS, TableRow
-from harness.runs import BaseTeacher
+from harness.runs import BaseTeacher, CorpusDistillationRun
 
 Taken = Callable[[str], bool] | None  # whether a name is that of what is no place
 
@@ -73,6 +73,11 @@ def _rests_on(plan: Plan, cell: Cell) -> Iterator[tuple[str, str]]:
                 yield f"teacher {teacher.name} of task {cell.task}", teacher.content
         if corpus := getattr(run, "corpus", ""):
             yield "the corpus", corpus
+        start = getattr(run, "init", "")
+        if start.rpartition(":")[2] in plan.files:  # by its content; tables have its name alone
+            yield f"the file of init {cell.init}", start
+        if isinstance(run, CorpusDistillationRun):
+            yield f"what row {cell.row} of {run.student} starts from before its distillation on the corpus", start
     if cell.task in plan.teachers:
         yield f"the teacher of task {cell.task}", plan.teachers[cell.task]
 

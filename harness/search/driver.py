@@ -17,7 +17,7 @@ from harness.runs.messages import Began, Failed, Finished, Message, Noted, Refus
 from harness.runs.told import Entry, Record
 from harness.search.index import Index
 from harness.search.kept import Kept
-from harness.search.progress import Progress, done, left
+from harness.search.progress import Progress, left
 from harness.training.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Driver:
         """
         made = 0
         found = [(cell, self.progress(cell)) for cell in distinct(self.plan.cells)]
-        before = sum(done(p) for _, p in found)
+        before = len({run for _, p in found for run, record in p.records if record["status"] != "failed"})
         if more := sum(left(cell, p) for cell, p in found):  # told before anything begins, which takes its time
             self.listener.started(before, before + more)
         self._make_first()

@@ -41,20 +41,20 @@ class Finished:
 class Progress:
     """trials: finished search runs in order; seeds: finished runs of the best setting; missing: what to run now.
 
-    look_beyond: gives the records of runs that came after a trial which is lost, and count again once it is made anew;
-    a driver, which asks again after every run, does not need them.
+    look_beyond: gives the runs, with their records, that came after a trial which is lost, and count again once it is
+    made anew; a driver, which asks again after every run, does not need them.
     """
 
     trials: list[Finished] = field(default_factory=list)
     best: Finished | None = None
     seeds: list[Finished] = field(default_factory=list)
     missing: list[Run] = field(default_factory=list)
-    look_beyond: Callable[[], list[Record]] = field(default=list, compare=False)
+    look_beyond: Callable[[], list[tuple[RunId, Record]]] = field(default=list, compare=False)
 
     @property
-    def records(self) -> list[Record]:
-        """Of all runs that the cell has: of its seeds the first is a trial."""
-        return [*(run.record for run in (*self.trials, *self.seeds[1:])), *self.look_beyond()]
+    def records(self) -> list[tuple[RunId, Record]]:
+        """All runs that the cell has, with their records: of its seeds the first is a trial."""
+        return [*((one.run, one.record) for one in (*self.trials, *self.seeds[1:])), *self.look_beyond()]
 
 
 def left(cell: Cell, found: Progress) -> int:
@@ -67,7 +67,7 @@ def left(cell: Cell, found: Progress) -> int:
 
 def done(found: Progress) -> int:
     """How many runs of a cell are finished."""
-    return sum(record["status"] != "failed" for record in found.records)
+    return sum(record["status"] != "failed" for _, record in found.records)
 
 
 @dataclass
@@ -126,8 +126,9 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
     def run_of(hyperparameters: Hyperparameters, seed: int) -> RunId:
         return specified(hyperparameters, seed)().identity(defaults)
 
-    def recorded(hyperparameters: Hyperparameters, seed: int) -> Record | None:
-        return lookup(run_of(hyperparameters, seed))
+    def recorded(hyperparameters: Hyperparameters, seed: int) -> tuple[RunId, Record] | None:
+        run = run_of(hyperparameters, seed)
+        return (run, record) if (record := lookup(run)) else None
 
     for number in range(trials_of(cell)):
         if number == len(known.trials):
@@ -156,29 +157,32 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
 
 
 def _beyond(
-    cell: Cell, found: Progress, missing: Hyperparameters, made: Callable[[Hyperparameters, int], Record | None]
-) -> list[Record]:
-    """Records of what came after a trial that is missing, which was lost then: made anew, it comes to the same number.
+    cell: Cell,
+    found: Progress,
+    missing: Hyperparameters,
+    made: Callable[[Hyperparameters, int], tuple[RunId, Record] | None],
+) -> list[tuple[RunId, Record]]:
+    """What came after a trial that is missing, which was lost then: made anew, it comes to the same number.
 
     Trials whose settings its score does not decide, and further seeds: of a setting whose trial is missing, which was
-    the best; else of the best of those that are here, if a later trial tells that the missing one was lost.
-    made: the record of a setting with a seed.
+    the best; else of the best of those that are here, if a later trial tells that the missing one was lost. With their
+    records. made: the run of a setting with a seed, where it has a record.
     """
-    trials: list[tuple[Hyperparameters, Record | None]] = [(t.hyperparameters, t.record) for t in found.trials]
-    trials.append((missing, None))
+    trials: list[tuple[Hyperparameters, tuple[RunId, Record] | None]]
+    trials = [*((t.hyperparameters, (t.run, t.record)) for t in found.trials), (missing, None)]
     first = len(trials)
     if (cell.sampler or default_sampler(cell.space)) != "tpe" and not prunes(cell.run.settings):
         while len(trials) < trials_of(cell):
             before = [(tried, None) for tried, _ in trials]
             tried = propose(cell.search, cell.space, cell.trials, len(trials), before, cell.sampler)
             trials.append((tried, made(tried, 0)))
-    later = [record for _, record in trials[first:] if record is not None]
-    lost = [tried for tried, record in trials if record is None]
-    scored = [(tried, r["selection"]) for tried, r in trials if r is not None and r["status"] != "failed"]
+    later = [one for _, one in trials[first:] if one is not None]
+    lost = [tried for tried, one in trials if one is None]
+    scored = [(tried, one[1]["selection"]) for tried, one in trials if one and one[1]["status"] != "failed"]
     best = [max(scored, key=lambda one: one[1])[0]] if later and scored else []
 
-    def seeds(setting: Hyperparameters) -> list[Record]:
-        return [r for seed in range(1, cell.seeds) if (r := made(setting, seed)) is not None]
+    def seeds(setting: Hyperparameters) -> list[tuple[RunId, Record]]:
+        return [one for seed in range(1, cell.seeds) if (one := made(setting, seed)) is not None]
 
     return later + (max(map(seeds, lost), key=len) or next(map(seeds, best), []))
 

@@ -38,10 +38,10 @@ def with_progress(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, P
 
 
 def counts(plan: Plan, replays: Sequence[Progress]) -> tuple[int, int, int]:
-    """How many runs of cells are done, failed and left; those that cells share once."""
+    """How many runs of cells are done and failed, those that cells share once, and how many are left, at most."""
     found = with_progress(plan, replays)
-    records = [record for _, one in found for record in one.records]
-    lost = sum(record["status"] == "failed" for record in records)
+    records = {run: record for _, one in found for run, record in one.records}
+    lost = sum(record["status"] == "failed" for record in records.values())
     return len(records) - lost, lost, sum(left(cell, one) for cell, one in found)
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from harness.errors import listed
 from harness.reports.tables.layout import Cell, Group
 from harness.reports.tables.quantities import scaled, written
 from harness.reports.tables.shapes import Table
@@ -23,13 +24,17 @@ def cells(table: Table) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     curves: dict[str, Any] = {}
+    rows: dict[str, dict[str, None]] = {}  # of a cell
     tried = _trials(table)
     for _, line in table.all_lines():
         for entry, column in zip(line.entries, table.columns, strict=True):
-            if not entry.cell or entry.cell in found or not (entry.runs or entry.cell in tried):
+            if not entry.cell or not (entry.runs or entry.cell in tried):
+                continue
+            rows.setdefault(entry.cell, {})[line.row.label] = None
+            if entry.cell in found:  # of another metric of its task, or of a row that comes to the same runs
                 continue
             found[entry.cell] = {
-                "name": [line.row.label, line.student, line.init, column.label if column.task else ""],
+                "name": ["", line.student, line.init, column.label if column.task else ""],
                 "metric": column.metric.replace("_", " "),
                 "setting": _setting(entry.runs[0].hyperparameters) if entry.runs else "",
                 "seeds": [
@@ -44,6 +49,8 @@ def cells(table: Table) -> dict[str, Any]:
                 "trials": tried.get(entry.cell, []),
             }
             curves |= {run.run: curve for run in entry.runs if (curve := _curve(run.record))}
+    for cell, labels in rows.items():
+        found[cell]["name"][0] = listed(labels)
     return {"cells": found, "curves": curves}
 
 

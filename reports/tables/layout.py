@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harness.reports.statistics import LEVEL, POWER
 from harness.reports.tables import quantities
 from harness.reports.tables.quantities import COUNTED, is_score, scaled, written
-from harness.reports.tables.ranking import commonest
+from harness.reports.tables.ranking import commonest, key_of
 from harness.reports.tables.shapes import Column, Entry, Interval, Line, Table
 
 BEST = "best"  # in place of a row that others are compared with
@@ -154,7 +154,6 @@ def notes(
 ) -> tuple[tuple[str, str], ...]:
     """(mark, sentence) of all that stands under a table. bold: something is. marks, more: of its layout alone."""
     made = table.provenance
-    entries = list(table.entries())
     sentences = []
     if made.protocol:
         selection = {
@@ -190,7 +189,8 @@ def notes(
             f"more: {which}."
         )
     sentences += [*_doubtful_teachers(table), *_computed(table)]
-    if unfinished := {e.cell for e in entries if e.status in ("waiting", "partial")}:
+    started = [(e, (*key_of(x), e.cell)) for _, x in table.lines() for e in x.entries]  # rows may share a cell
+    if unfinished := {place for e, place in started if e.status in ("waiting", "partial")}:
         sentences.append(f"Unfinished cells, shown with their progress: {len(unfinished)}.")
     if failed := failed_cells(table):
         sentences.append(f"Failed cells (harness show prints the traceback): {', '.join(failed)}.")

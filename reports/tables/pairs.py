@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.errors import check_known
 from harness.reports.tables.quantities import is_score
-from harness.reports.tables.ranking import key_of
+from harness.reports.tables.ranking import NOTHING, key_of, same_runs
 from harness.reports.tables.shapes import Interval, Line, Table
 
 
@@ -46,7 +46,9 @@ def _of_lines(table: Table, ours: Line, theirs: Line) -> list[dict[str, Any]]:
         sure: dict[str, float | None] = dict.fromkeys(("low", "high", "p"))
         tested = table.tested.get(j)
         first, second = (tested.place(key_of(line)) if tested else None for line in (ours, theirs))
-        if tested and first is not None and second is not None:
+        if same_runs(ours.entries, theirs.entries, table.columns, j):
+            sure = {"low": NOTHING.low, "high": NOTHING.high, "p": NOTHING.p}
+        elif tested and first is not None and second is not None:
             (one,) = Interval.each(tested.noise.compare([first], [second]))
             sure = {"low": one.low, "high": one.high, "p": one.p}
         where = {"task": column.task, "metric": column.metric, "student": ours.student, "init": ours.init}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from harness.reports.statistics.influence import Score
     from harness.reports.statistics.noise import Noise
 
+NOTHING = Interval(0.0, 0.0, 0.0, 1.0, 1.0)  # the difference of two rows that come to the same runs
 Standing = dict[str, Any]  # best, tied, in_place, best_of_row and to_best of an entry
 
 
@@ -115,11 +116,20 @@ def to_reference(
         only = next(iter(own.values()), None) if alone else None
         pairs = [(key, own.get(places[key], only)) for key in made.keys if key in grid]
         both = [(key, other) for key, other in pairs if other and key[2] != reference]
-        if both:
+        same = [(key, other) for key, other in both if same_runs(grid[key], grid.get(other, ()), columns, j)]
+        found |= {(key, j): NOTHING for key, _ in same}
+        if both := [pair for pair in both if pair not in same]:
             a, b = ([made.keys.index(key) for key in of] for of in zip(*both, strict=True))
             each = Interval.each(made.noise.compare(a, b))
             found |= {(key, j): one for (key, _), one in zip(both, each, strict=True)}
     return found
+
+
+def same_runs(ours: Sequence[Entry], theirs: Sequence[Entry], columns: Sequence[Column], j: int) -> bool:
+    """True where two lines rest on the same runs in column j, so that no other seed or example could set them apart."""
+    parts = [k for k, c in enumerate(columns) if c.task and c.selects] if columns[j].average else [j]
+    one, other = ([[run.run for run in line[k].runs] for k in parts if k < len(line)] for line in (ours, theirs))
+    return one == other and all(one)
 
 
 def _flags(values: Mapping[Key, float], corrected: Mapping[Key, float]) -> dict[Key, str]:

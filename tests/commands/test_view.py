@@ -116,7 +116,9 @@ def test_nothing_is_left_of_a_cell_whose_trials_all_diverged(
     plan, ledger = builders.plan([builders.cell(trials=1, seeds=3)]), Ledger(tmp_path, create=True)
     write_plan(tmp_path, plan)
     recorded(ledger, plan, 0.0, status="failed", error="the loss became nan", **more)
-    assert f"runs: 0 done, 1 failed, {count} left" in call("status", "--out", tmp_path).stdout
+    told = call("status", "--out", tmp_path).stdout
+    assert f"runs: 0 done, 1 failed, {count} left" in told
+    assert ("the next harness run tries 1 failed run again" in told) == (not more)
 
 
 def test_a_cell_of_several_trials_whose_teacher_failed_has_failed(call: Harness, tmp_path: Path) -> None:
@@ -129,3 +131,21 @@ def test_a_cell_of_several_trials_whose_teacher_failed_has_failed(call: Harness,
     told = call("report", "--out", tmp_path, "--format", "markdown").stdout
     assert told.count(" failed |") == 2 and "Failed cells (harness show prints the traceback): c." in told
     assert "Unfinished cells" not in told
+
+
+def test_a_run_of_two_searches_counts_once_and_a_cell_of_two_rows_names_both(call: Harness, tmp_path: Path) -> None:
+    """One searches a setting that the other fixes; a third row comes to the same runs as the first."""
+    fixed = builders.student_run(settings={"learning_rate": 0.1})
+    searched = builders.cell(name="c", space={"learning_rate": [0.1, 0.2]}, trials=2, row="one")
+    cells = [searched, builders.cell(fixed, name="d", row="two"), builders.cell(name="c", **THIRD)]
+    plan, ledger = builders.plan(cells), Ledger(tmp_path, create=True)
+    write_plan(tmp_path, plan)
+    for score in (0.5, 0.25):
+        recorded(ledger, plan, score)
+    told = call("status", "--out", tmp_path).stdout
+    assert "cells: 3 of 3 complete" in told and "runs: 2 done, 0 failed, 0 left" in told
+    shown = call("show", "c", "--out", tmp_path).stdout
+    assert "cell c: one, transformer, init every, task sst2; and three, transformer, init every" in shown
+
+
+THIRD = {"space": {"learning_rate": [0.1, 0.2]}, "trials": 2, "row": "three"}

@@ -11,6 +11,7 @@ import pytest
 from harness.errors import UserError
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
+from harness.planning.recipe import recipes_before
 from harness.planning.request import Request
 from harness.runs import CorpusDistillationRun, MaskedTeacherRun
 from tests.search.builders import of_kind
@@ -132,6 +133,13 @@ def test_stored_targets_are_part_of_what_predicts_masked_tokens(planned: Planned
     stored = general(planned("general.stored_top_k=5"))
     assert {objective for objective in plain if plain[objective] != stored[objective]} == {"mlm_kd", "att_mse+mlm_kd"}
     without_effect(planned, "general.stored_top_k=5", objectives=["layers"])
+
+
+def test_what_is_off_is_not_told_and_a_number_of_pieces_is_a_limit(planned: Planned) -> None:
+    told = " ".join(recipes_before(planned()))
+    assert "stored_top_k" not in told and "pieces all; " in told and "pieces at most" not in told
+    told = " ".join(recipes_before(planned("general.stored_top_k=5", "general.pieces=7")))
+    assert "stored_top_k 5" in told and "pieces at most 7; " in told
 
 
 def test_the_second_moment_is_that_of_adam(planned: Planned, plain: dict[str, str]) -> None:

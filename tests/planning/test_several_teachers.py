@@ -13,11 +13,13 @@ import torch
 
 from harness.errors import UserError
 from harness.ledger import Ledger
+from harness.planning.explaining import explained
 from harness.planning.filed import names_of
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.recipe import recipes_before
 from harness.planning.request import Request
+from harness.registry import STUDIES
 from harness.search.driver import Driver, workspace_of
 from harness.teaching.outputs import mean_of
 from harness.testing.small_models import checkpoint as small_checkpoint
@@ -79,6 +81,9 @@ def test_of_teachers_of_which_some_answer_as_they_are_the_others_fine_tuning_is_
     for plan in (planned(teacher=f"embedded+{bert}"), of_tasks):
         (told,) = recipes_before(plan)
         assert f"teacher {plan.label}, where its weights do not answer as they are: " in told and "epochs 3" in told
+    plan = planned(teacher="embedded", tasks=["sentiment"])
+    names = {line.name for line in explained(plan, STUDIES.get(plan.study))}
+    assert "epochs" in names and "teacher.epochs" not in names, "of what answers as it is, nothing is trained"
     (told,) = recipes_before(planned(teacher=f"{gpt2}+{bert}"))
     assert told.startswith("Fine-tuning of teacher gpt2 + bert: ")
 

@@ -136,3 +136,17 @@ def test_a_teacher_for_each_seed_is_no_hindrance_to_testing_agreement():
     ]
     made = build(study, "quick", cells, tasks, PROVENANCE, score)
     assert not made.untested and len(made.tested[0].keys) == 2
+
+
+def test_rows_that_come_to_the_same_runs_differ_by_nothing_whatever_the_noise():
+    """Of others with the same scores it is as unsure as ever."""
+    same = cell(VANILLA, "sst2", (50, 60))
+    other = cell(ATT, "sst2", (50, 60))
+    other = replace(other, seeds=tuple(replace(run, run=f"other{run.run}") for run in other.seeds))
+    made = against("vanilla_kd", [same, replace(same, row=HID), other])
+    found = {key: x.entries[0].to_reference for key, x in lines(made).items()}
+    one = found["every", "hid_seq"]
+    assert (one.value, one.low, one.high, one.p, one.corrected) == (0, 0, 0, 1, 1)
+    assert found["every", "att_kl"].low < 0 < found["every", "att_kl"].high
+    (told,) = differences(made, "hid_seq", "vanilla_kd")
+    assert (told["low"], told["high"], told["p"]) == (0, 0, 1)

@@ -244,3 +244,9 @@ def test_a_browser_sorts_and_opens_what_made_a_number(tmp_path: Path) -> None:
     assert told[13] == "Loss (dashed) between 0.5 and 1; selection metric × 100 between 60 and 60"
     assert told[14:17] == [False, True, None]  # the comparison, whose lines belong together, is not sorted
     assert told[17:] == [True, True]  # a caption is wider than its table, and a heading ends where its numbers end
+
+
+def test_of_rows_that_share_a_cell_the_evidence_names_both():
+    one = cell(ROWS[0], "sst2", (60, 62))
+    told = cells(table([one, replace(one, row=ROWS[1])]))["cells"]
+    assert [made["name"][0] for made in told.values()] == ["Vanilla KD and Hid-Seq"]

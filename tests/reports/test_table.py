@@ -376,3 +376,10 @@ def test_two_cells_in_one_place_are_refused():
 def test_importing_reports_loads_no_heavy_library():
     code = "import reports, sys; print({'torch', 'numpy', 'pandas', 'scipy', 'matplotlib', 'rich'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_unfinished_cells_are_counted_where_they_stand():
+    """Rows that come to the same runs share one."""
+    one = cell(ROWS[0], "sst2", (60,))
+    text = render(table([one, replace(one, row=ROWS[1])]), "markdown")
+    assert "Unfinished cells, shown with their progress: 2." in text

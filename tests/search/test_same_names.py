@@ -140,3 +140,17 @@ def test_what_rests_on_others_of_the_same_name_is_no_one_table(tmp_path: Path, w
     assert [cell.row for cell in alone.cells] == ["hid_cls"], "of what only one of them has"
     with pytest.raises(UserError, match="is another in"):
         recorded(out, asked(**kind, objectives=["hid_cls", "logit_mse"]))
+
+
+def test_vectors_of_another_file_of_the_same_name_are_no_one_table(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    kind = {"seeds": 1, "trials": 1, "overrides": ("bilstm.embedding_size=3",)}
+    narrowed = {"students": ["bilstm"], "objectives": ["vanilla_kd"], "tasks": ["sentiment"]}
+    for part, more in (("a", []), ("b", ["random"])):
+        (file := tmp_path / part / "v.txt").parent.mkdir()
+        file.write_text(f"the 0.1 0.2 0.3\nfilm 0.5 0.2 0.{7 + len(more)}\n")
+        kept(out, **kind, **narrowed, inits=[f"vectors:{file}", *more])
+    with pytest.raises(UserError, match="^the file of init vectors:v.txt is another in"):
+        recorded(out, asked(**kind))
+    (cell,) = recorded(out, asked(**kind, inits=["random"])).cells
+    assert cell.init == "random", "what only one of them has"
