@@ -31,11 +31,12 @@ def test_a_run_that_failed_is_not_told_as_done() -> None:
     scored, broken = {"status": "finished", "selection": 0.5}, {"status": "failed", "error": "out of memory"}
     cells = [cell(name=name, space={"learning_rate": [1e-3, 2e-3, 5e-4]}, trials=3, seeds=2) for name in "abc"]
 
-    def progress(*records: dict[str, object], seeds: int = 0) -> Progress:
-        trials = [Finished(str(n), student_run, {}, record) for n, record in enumerate(records)]
-        return Progress(trials=trials, seeds=trials[:1] * seeds)
+    def progress(of: str, *records: dict[str, object], seeds: int = 0) -> Progress:
+        trials = [Finished(f"{of}, trial {n}", student_run, {}, record) for n, record in enumerate(records)]
+        further = [Finished(f"{of}, seed {n}", student_run, {}, scored) for n in range(1, seeds)]
+        return Progress(trials=trials, seeds=[*trials[:1], *further] if seeds else [])
 
-    whole = progress(scored, scored, scored, seeds=2)
-    assert how_far(plan(cells), [whole, whole, progress(scored)]) == ("Runs done: 9 of 12",)
-    assert how_far(plan(cells), [whole, whole, progress(scored, broken)]) == ("Runs done: 9 of 12, 1 failed",)
-    assert how_far(plan(cells), [whole, whole, whole]) == ()
+    whole = [progress(of, scored, scored, scored, seeds=2) for of in "abc"]
+    assert how_far(plan(cells), [*whole[:2], progress("c", scored)]) == ("Runs done: 9 of 12",)
+    assert how_far(plan(cells), [*whole[:2], progress("c", scored, broken)]) == ("Runs done: 9 of 12, 1 failed",)
+    assert how_far(plan(cells), whole) == ()
