@@ -244,7 +244,10 @@ class Profile:
 
 @dataclass(frozen=True)
 class Published:
-    """The published tables a study answers: CSVs in `reports/papers/published`, read as one, their lines as ours.
+    """The published tables a study answers: CSVs, read as one, their lines as ours.
+
+    files: names in `reports/papers/published`, or whole paths, as of a plugin's own beside it, whose columns are row,
+    task, metric and value, where nothing is printed "", and std, note and split where there is any.
 
     axes maps a CSV column to the axis of ours that it must equal: "student" or "init" (an initialisation without what
     follows its colon). init, where it is no column, is the initialisation all the numbers were made with. quotients

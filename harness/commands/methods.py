@@ -53,7 +53,7 @@ def write(plan: Plan, ledger: Any, table: Table, form: str) -> str:
 def _question(plan: Plan, study: Study, table: Table, citations: Citations) -> Iterable[str]:
     yield f"{study.question} This is study `{plan.study}`, in its profile {plan.profile}."
     if study.published:
-        works = dict.fromkeys(file.partition("_")[0] for file in study.published.files)
+        works = dict.fromkeys(Path(file).name.partition("_")[0] for file in study.published.files)
         yield f"It asks what was asked in {study.published.source}{citations.cite(*works)}."
     cells = frame.cells(plan, table.runs)
     refused = sum(bool(cell.refused) for cell in cells)

@@ -31,6 +31,7 @@ from harness.planning.explaining import VERDICTS, explained
 from harness.planning.planned import Plan, runs_of
 from harness.planning.recipe import budget, families, protocol, recipe, recipes_before
 from harness.planning.request import Request, check_early
+from harness.reports.papers import printed
 from harness.runs import JointStudentRun, JointTeacherRun, Run, StudentRun
 from harness.search import tracking
 from harness.search.database import View, database
@@ -94,6 +95,7 @@ def work(options: Namespace) -> Done:
     ledger = Ledger(out, create=True)
     with ledger.lock(), closing(start(out)) as executor:
         plan = planning.resolve(request, cache=out / "cache", anew=executor.prepare)
+        _check_published(plan)
         _check_pretrained(plan, ledger)
         for told in plan.declared.values():
             say(told["told"])
@@ -166,6 +168,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     if ledger is None:
         check_free(out)
     worked_out = planning.resolve(request, lenient=True, cache=out / "cache")
+    _check_published(worked_out)
     if options.explain:
         return worked_out, _explain(worked_out)
     _check_pretrained(worked_out, ledger)
@@ -253,6 +256,13 @@ def _in_bfloat16(plan: Plan) -> list[str]:
     faster = {student: factor(run.student, run.settings, source, pairs) for student, (run, pairs) in asked.items()}
     found = ", ".join(f"{student} {times:.2g}" for student, times in faster.items())
     return [f"bfloat16 on this machine, a training step, times as fast as in float32: {found}"]
+
+
+def _check_published(plan: Plan) -> None:
+    """Raise UserError where the printed table of a plugin's study is none, before it is set beside what was trained."""
+    study = registry.STUDIES.get(plan.study)
+    if study.published:
+        printed.read(study.published, [row for row in study.rows if row.published])
 
 
 def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:

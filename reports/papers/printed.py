@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 
 from harness.contracts import Published, TableRow
-from harness.errors import UserError, check_known, unknown
+from harness.errors import UserError, check_known, counted, unknown
 from harness.reports.tables.quantities import is_score, number
 from harness.reports.tables.shapes import Column, Entry, Line
 
@@ -36,6 +38,7 @@ WORKLOADS = {  # what is encoded -> the label of our task
     "100k samples of QQP": "Encoding of pairs",
 }
 SIZE = "parameters_millions"
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 DASH = "not reported (printed as a dash)"  # the CSVs' note where a dash tells the same
 
 # One number: its line of a CSV, with row, task, metric, value, and its file, number and column.
@@ -69,13 +72,36 @@ def _read(published: Published) -> list[Printed]:
     names = [p.name for p in folder.iterdir() if p.name.endswith(".csv")]
     lines: list[Printed] = []
     for file in published.files:
-        check_known("published table", file, names)
-        found = csv.DictReader((folder / file).read_text(encoding="utf-8").splitlines())
+        if Path(file).is_absolute():
+            found: Sequence[Mapping[str, str]] = _own(Path(file))
+        else:
+            check_known("published table", file, names)
+            found = list(csv.DictReader((folder / file).read_text(encoding="utf-8").splitlines()))
         sized: set[str] = set()  # the rows whose size is read: it stands on all their lines
         for i, line in enumerate(found, 1):
             lines += ({**line, **n, "file": file, "number": str(i)} for n in _numbers(line, sized))
-    columns = {"task", "metric", "value"} | {name for line in lines for name in line}
+    columns = {"task", "metric", "value", "std", "note", "split"} | {name for line in lines for name in line}
     return [{**dict.fromkeys(columns, ""), **line} for line in lines]
+
+
+def _own(path: Path) -> list[dict[str, str]]:
+    """The lines of a table that a plugin brings. Raises UserError where it is no table of numbers."""
+    try:
+        reader = csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines())
+    except OSError as error:
+        raise UserError(f"published table {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"published table {path} is not UTF-8 text") from error
+    columns = reader.fieldnames or ()
+    if lacking := [name for name in ("row", "task", "metric", "value") if name not in columns]:
+        raise UserError(f"published table {path} has no column {lacking[0]}: a number has row, task, metric and value")
+    found = list(reader)
+    for order, line in enumerate(found, 1):
+        if None in line or None in line.values():
+            raise UserError(f"published table {path}, line {order} of numbers: not {counted(len(columns), 'column')}")
+        if line["value"] and not _NUMBER.fullmatch(line["value"]):
+            raise UserError(f"published table {path}, line {order} of numbers: {line['value']!r} is no number")
+    return found
 
 
 def _numbers(line: Mapping[str, str], sized: set[str]) -> Iterator[Printed]:

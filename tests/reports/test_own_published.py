@@ -1,0 +1,66 @@
+"""A printed table that a plugin brings: read as ours are, and refused where it is none, before anything is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.contracts import Published, Row
+from harness.errors import UserError
+from harness.reports.papers.printed import read
+from tests.conftest import Harness
+
+ROWS = (Row("labels_only", "labels_only", "Labels only", published="Labels"),)
+HEAD = "row,task,metric,value"
+PLUGIN = '''
+from pathlib import Path
+from harness.contracts import Profile, Published, Row, Study
+from harness.registry import study
+
+ROWS = (Row("labels_only", "labels_only", "Labels only", published="Labels"),)
+MINE = Published((str(Path(__file__).with_name("mine_2020.csv")),), "mine, table 1")
+QUICK = Profile("embedded", ("acceptability",), ("every",), trials=1, seeds=1, settings={"epochs": 1})
+OF_MINE = {"rows": ROWS, "students": ("transformer",), "profiles": {"quick": QUICK}, "published": MINE}
+study(Study("of_mine", "Mine", "Which?", "two_stage", **OF_MINE))
+'''
+
+
+def test_its_numbers_are_read_by_row_task_and_metric(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(f"\ufeff{HEAD},std\nLabels,SST-2,acc,81.5,0.3\nLabels,CoLA,mcc,,\n", encoding="utf-8")
+    found = read(Published((str(path),), "mine"), ROWS)
+    assert [(line["task"], line["metric"], line["value"], line["std"]) for line in found] == [
+        ("SST-2", "acc", "81.5", "0.3"), ("CoLA", "mcc", "", ""),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("row,task,value\nLabels,SST-2,81.5\n", "has no column metric: a number has row, task, metric and value"),
+        (f"{HEAD}\nLabels,SST-2,acc,81.5\nLabels,CoLA,mcc,fifty\n", "line 2 of numbers: 'fifty' is no number"),
+        (f"{HEAD}\nLabels,SST-2,acc\n", "line 1 of numbers: not 4 columns"),
+        (f"{HEAD}\nLabels,SST-2,acc,81.5,x\n", "line 1 of numbers: not 4 columns"),
+        (f"{HEAD}\nLabel,SST-2,acc,81.5\n", "'Labels': did you mean Label?"),
+        ("", "has no column row"),
+        (None, "mine.csv cannot be read"),
+    ],
+)
+def test_what_is_no_table_is_told(text: str | None, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as refused:
+        read(Published((str(path),), "mine"), ROWS)
+    assert told in str(refused.value)
+
+
+def test_it_is_refused_before_anything_is_trained(forked: Harness, tmp_path: Path) -> None:
+    plugin, out = tmp_path / "mine.py", tmp_path / "out"
+    plugin.write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / "mine_2020.csv").write_text(f"{HEAD}\nLabels,Acceptability,mcc,much\n", encoding="utf-8")
+    for command in ("plan", "run"):
+        refused = forked(command, "--study", "of_mine", "--plugin", plugin, "--out", out)
+        assert refused.returncode == 2 and "line 1 of numbers: 'much' is no number" in refused.stderr
+    assert not (out / "ledger").is_dir() or not list((out / "ledger").iterdir())
