@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -29,8 +30,16 @@ def save(
     """
     with whole_folder(folder, durable) as temporary:
         model.save_pretrained(temporary)
+        _unversion(temporary / "config.json")
         if reader is not None:
             save_reader(reader, temporary)
+
+
+def _unversion(config: Path) -> None:
+    """Leave out which version of transformers wrote it: the same weights are the same folder under any."""
+    told = json.loads(config.read_text(encoding="utf-8"))
+    told.pop("transformers_version", None)
+    config.write_text(f"{json.dumps(told, indent=2, sort_keys=True)}\n", encoding="utf-8")
 
 
 @torch.inference_mode()

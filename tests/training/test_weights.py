@@ -9,10 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+import transformers
+from transformers import BertConfig, BertModel, configuration_utils
 
 from harness import files
 from harness.errors import UserError
-from harness.training.weights import whole_folder
+from harness.training.weights import save, whole_folder
 
 
 @pytest.mark.parametrize("other", ["process", "machine"])
@@ -68,3 +71,19 @@ def test_two_containers_of_one_name_that_number_processes_apart_are_told_apart(m
     assert ours == files._machine.__wrapped__()
     monkeypatch.setattr(os, "readlink", lambda path: "pid:[4026532571]")
     assert files._machine.__wrapped__() != ours
+
+
+def test_the_same_weights_are_the_same_folder_under_any_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a teacher that is made once more after an update would be told as one of other weights."""
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(hidden_size=4, num_hidden_layers=1, num_attention_heads=1, vocab_size=8))
+    save(model, tmp_path / "before")
+    monkeypatch.setattr(configuration_utils, "__version__", "9.9.9")
+    assert "9.9.9" in model.config.to_json_string() and transformers.__version__ != "9.9.9"
+    save(model, tmp_path / "after")
+    assert files.checksums(tmp_path / "before") == files.checksums(tmp_path / "after")
+    again = BertModel.from_pretrained(tmp_path / "after", local_files_only=True)
+    assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in model.state_dict().items())
+    assert again.config.hidden_size == 4
