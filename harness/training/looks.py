@@ -139,11 +139,11 @@ def suspects(known: Registry[Any], info: ModelInfo, outputs: Outputs) -> dict[st
 def held(*modules: nn.Module) -> dict[str, object]:
     """What users' modules hold beside parameters, buffers and modules, which alone a checkpoint has: by name a mark."""
     apart, known = vars(nn.Module()), {"torch", "transformers", "harness"}
-    parts = {part for module in modules for part in module.modules()}
-    theirs = {part for part in parts if type(part).__module__.partition(".")[0] not in known}
+    named = [(number, *one) for number, module in enumerate(modules) for one in module.named_modules()]
     return {
-        f"{getattr(part, 'name', type(part).__name__)}.{name}": _mark(value)
-        for part in theirs
+        f"{getattr(part, 'name', type(part).__name__)}.{name} ({number} {path})": _mark(value)
+        for number, path, part in named
+        if type(part).__module__.partition(".")[0] not in known
         for name, value in vars(part).items()
         if name not in apart
     }
@@ -163,7 +163,7 @@ class Unsaved:
         if changed and not self._told:
             self._told = True
             rule = "so none is written and a run that is stopped begins anew: keep it as a tensor, by register_buffer"
-            self._tell({"note": f"training changes {changed[0]}, which no checkpoint has, {rule}"})
+            self._tell({"note": f"training changes {changed[0].partition(' ')[0]}, which no checkpoint has, {rule}"})
         return bool(changed)
 
 

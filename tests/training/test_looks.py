@@ -15,7 +15,7 @@ from harness.contracts import LayerMap, Outputs, Signal
 from harness.registry import OBJECTIVES, objective
 from harness.testing.objective_cases import LAYERS, STUDENT, TEACHER, make_batch, make_outputs
 from harness.training.failures import TrainingFailure
-from harness.training.looks import check_outputs, reaches
+from harness.training.looks import Unsaved, check_outputs, reaches
 from harness.training.sums import Sum, check_parameters, check_reached, check_trains, why
 
 Register = Callable[[Callable[[Outputs], Any]], str]
@@ -214,3 +214,18 @@ def test_one_that_is_fine_tuned_has_no_teacher() -> None:
     made, student, _, batch = outputs("labels_only")
     made = Sum(combine.parse("labels_only"), STUDENT, STUDENT, LayerMap(()), {})
     assert torch.isfinite(made(student, Outputs(), batch)[0])
+
+
+def test_what_modules_of_one_class_hold_is_told_apart() -> None:
+    class Counted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked = 0
+
+    pair, told = nn.ModuleList([Counted(), Counted()]), list[dict[str, Any]]()
+    for part in pair:
+        unsaved = Unsaved(told.append, pair)
+        assert not unsaved.any()
+        part.asked += 1
+        assert unsaved.any() and unsaved.any()
+    assert [one["note"].partition(",")[0] for one in told] == ["training changes Counted.asked"] * 2
