@@ -165,14 +165,14 @@ BASELINES = (
         "majority",
         "Majority class or mean score",
         "majority",
-        "a reference, no student: the commonest class of the training examples, or their mean score, for all; one run",
+        "a reference, no student: the commonest class of the training examples, or their mean score, for all",
     ),
     BaselineRow(
         "tfidf",
         "tf-idf + regression",
         "regression",
         "a reference, no student: logistic regression, or ridge regression of a score, on tf-idf of words and pairs of "
-        "words (scikit-learn; of a pair of texts both, their difference and their product); no search, one run",
+        "words (scikit-learn; of a pair of texts both, their difference and their product); no search",
     ),
 )  # the rows of --baselines
 

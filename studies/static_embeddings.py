@@ -84,7 +84,7 @@ study(
                 "tf-idf + regression",
                 "regression",
                 "a reference, no student: logistic regression, or ridge regression of a score, on tf-idf of words and "
-                "pairs of words; no search, one run",
+                "pairs of words; no search",
             ),
             GainRow("start", "Gained by the static start", ("static_kd", "cbow")),
             GainRow("distillation", "Gained by distillation", ("static_kd", "trained")),

@@ -1,8 +1,9 @@
 """The corpus of the results on sentence representation approximation: training texts of GLUE, one a line.
 
-python docs/results/glue_sentences.py GLUE_FOLDER [SST2_SENTENCES] > glue_sentences.txt     GLUE_FOLDER: in GLUE's own layout
+python docs/results/glue_sentences.py GLUE_FOLDER [SST2_SENTENCES] > glue_sentences.txt
 
-SST2_SENTENCES, a folder of larger_dev.py: its train.tsv stands in place of SST-2's, so that no text of its dev part is there.
+GLUE_FOLDER: in GLUE's own layout. SST2_SENTENCES: a folder of larger_dev.py, whose train.tsv stands in place of
+SST-2's, so that no text of its dev part is there.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def sentences(folder: Path, sst2_sentences: str = "") -> list[str]:
     found: dict[str, None] = {}
     first = SST2_SENTENCES if sst2_sentences else SST2
     for task, head, step, columns in (first, *PARTS):
-        with open((folder / task if task else Path(sst2_sentences)) / "train.tsv", encoding="utf-8-sig", newline="") as file:
+        part = folder / task if task else Path(sst2_sentences)
+        with open(part / "train.tsv", encoding="utf-8-sig", newline="") as file:
             lines = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
         found.update(dict.fromkeys(line[column].strip() for line in lines[head::step] for column in columns))
     return [text for text in found if text]

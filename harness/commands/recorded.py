@@ -107,6 +107,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
         teacher_scores=results.teacher_scores(plan, ledger),
         teacher_progress=results.teacher_progress(plan, ledger),
         teachers=results.teachers(plan),
+        samples=results.samples(plan),
         tuned=bool(plan.teachers),
         protocol=recipe.protocol(plan),
         budget=recipe.budget(plan),

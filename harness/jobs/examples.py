@@ -137,7 +137,8 @@ def _indices(
         held_out = index[:0] if settings["protocol"] == "nested" else None
     whole = min(settings["train_examples"] or len(index), len(index))
     if (count := math.ceil(settings["train_fraction"] * whole)) < len(index):
-        index = subset_index(index, count, content, groups)
+        drawn = content if settings["train_sample"] == "one" else f"{content}, seed {run.seed}"
+        index = subset_index(index, count, drawn, groups)
     return index, held_out
 
 

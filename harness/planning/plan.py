@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.planning.cells import Cells
 
 # What trials are compared by, and what a machine has: the best of trials that differ in these is no better setting.
-SAME = ("protocol", "labels", "pruner", "threads", "cache_gib")
+SAME = ("protocol", "train_sample", "labels", "pruner", "threads", "cache_gib")
 
 
 @uncollected()

@@ -15,6 +15,8 @@ from harness.runs import CorpusDistillationRun, CorpusRun, Run, TeacherRun
 from harness.runs.settings import MASKING, ON_MASKED_TEXT, SHARED, Settings
 
 Known = TypeVar("Known")  # the value of a setting, or a dimension of a space
+# What is not told where it is so: nothing is made, left out or drawn otherwise than elsewhere.
+USUAL = {"augmentation": "none", "labels": "given", "train_sample": "one"}
 SILENT_BEFORE = {"cache_gib", "pruner"}  # of a run that cells start from: no trial is stopped there
 Where = Mapping[str, str]  # the task, student and row that a setting is of
 
@@ -115,8 +117,8 @@ def _together(values: Mapping[str, Sequence[tuple[Where, Any]]]) -> str:
 def saying_nothing(settings: Values) -> set[str]:
     """The settings of training that are not told beside the others: those without effect, and that nothing is made."""
     told = Settings(settings)
-    usual = {"augmentation"} if told["augmentation"] == "none" else set()
-    return merging.unused(settings) | usual | ({"labels"} if told["labels"] == "given" else set())
+    usual = {name for name, value in USUAL.items() if told[name] == value}
+    return merging.unused(settings) | usual
 
 
 def _constant(found: Sequence[tuple[Any, Any]]) -> bool:

@@ -21,7 +21,7 @@ class Baseline(Procedure):
     """By no model: the commonest class, or a regression on tf-idf, of the examples that students learn from."""
 
     settings: ClassVar[Mapping[str, Hyperparameter]] = {
-        name: TRAINING[name] for name in ("protocol", "train_fraction", "train_examples", "labels")
+        name: TRAINING[name] for name in ("protocol", "train_fraction", "train_examples", "train_sample", "labels")
     }
     trains: ClassVar[bool] = False
 
@@ -38,5 +38,6 @@ class Baseline(Procedure):
         )
         task = as_asked(task, choice.settings)
         refused = "" if task.labelled else "a baseline learns from labels, and is to do without"
-        if cells.add(choice, task, run, refused, trials=1, seeds=1):  # nothing is drawn, and nothing searched
+        drawn = {} if choice.settings["train_sample"] == "each_seed" else {"seeds": 1}  # nothing else is random
+        if cells.add(choice, task, run, refused, trials=1, **drawn):  # nothing is searched
             cells.use(choice, task, set())

@@ -60,6 +60,11 @@ TRAINING: dict[str, Hyperparameter] = {
         says="share of the training data, or of train_examples, that teacher and student are trained on",
     ),
     "train_examples": Hyperparameter(0, low=0, says="examples that students are trained on; 0: all"),
+    "train_sample": Hyperparameter(
+        "one",
+        choices=("one", "each_seed"),
+        says="whether train_examples are the same for all seeds or drawn for each, and then the same for all rows",
+    ),
     "labels": Hyperparameter("given", choices=("given", "none"), says="none: the teacher's answers stand for them"),
     "patience": Hyperparameter(0, low=0, says="prediction-stage epochs without improvement before stopping; 0: never"),
     "protocol": Hyperparameter(
@@ -107,7 +112,9 @@ def refused_rate(settings: Values) -> str:
 # Of fine-tuning a teacher, given as "teacher.NAME": it reads examples as they are, of the same share of the data as its
 # students, and there is one trial.
 TEACHER_TRAINING = {
-    n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_fraction", "labels", "pruner"))
+    name: declared
+    for name, declared in TRAINING.items()
+    if not name.startswith(("augmentation", "train_fraction", "train_sample", "labels", "pruner"))
 }
 TEACHER_TRAINING["train_examples"] = Hyperparameter(
     0, low=0, says="examples that it is fine-tuned on, however many its students are trained on; 0: all"
@@ -117,7 +124,7 @@ TEACHER_TRAINING["seeds"] = Hyperparameter(1, low=1, says="teachers of a task: o
 # Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares, as a
 # teacher with its students.
 SHARED = ("max_length", "protocol", "threads", "precision", "train_fraction", "labels")
-JOINT_TRAINING = {n: h for n, h in TRAINING.items() if n not in (*SHARED, "pruner")}
+JOINT_TRAINING = {n: h for n, h in TRAINING.items() if n not in (*SHARED, "train_sample", "pruner")}
 
 # Of distillation on a corpus, given as "general.NAME": those of TRAINING that act there, and its own.
 MASKING: dict[str, Hyperparameter] = {

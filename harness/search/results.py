@@ -172,6 +172,14 @@ def teachers(plan: Plan) -> int:
     return max((len(cell.teachers) or 1 for cell in runs if not cell.refused), default=0)
 
 
+def samples(plan: Plan) -> int:
+    """How many draws of a part of the training examples the seeds of a cell have; 0 where none is drawn, or is told."""
+    trained = [cell for cell in plan.cells if cell.run.trains and not cell.refused]
+    drawn = [cell for cell in trained if cell.run.settings["train_examples"]]
+    own = [cell.seeds for cell in drawn if cell.run.settings["train_sample"] == "each_seed"]
+    return max(own, default=1) if drawn else 0
+
+
 def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
     """Sentences on how much of the vocabulary the vectors cover that students start from; by task where they differ."""
     said: dict[tuple[str, str], dict[str, set[str]]] = {}

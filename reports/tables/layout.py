@@ -114,7 +114,7 @@ def label_of(line: Line, init: str) -> str:
 def units(table: Table, columns: Sequence[Column]) -> str:
     """What the columns' numbers are and over how many runs, as a sentence; "" where they are plain counts."""
     metrics, counts = {c.metric for c in columns}, counts_of(table)
-    shared = {0: "", 1: ", one teacher"}.get(table.provenance.teachers, ", each with its own teacher")
+    shared = _shared(table)
     if not counts:
         runs = "no cell is finished yet"
     elif len(counts) > 1:
@@ -126,6 +126,22 @@ def units(table: Table, columns: Sequence[Column]) -> str:
     scores = "Dev scores × 100" if not metrics or any(map(is_score, metrics)) else ""
     text = "; ".join(filter(None, (scores, runs)))
     return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def _shared(table: Table) -> str:
+    """What the seeds have in common and what each has of its own, as the end of a sentence."""
+    own, one = [], []
+    for count, what in _drawn(table):
+        (own if count > 1 else one).append(what)
+    told = [f"each with its own {' and '.join(own)}"] if own else []
+    told += [f"one {what}" if what == "teacher" else f"one draw of {what}" for what in one]
+    return "".join(f", {part}" for part in told)
+
+
+def _drawn(table: Table) -> list[tuple[int, str]]:
+    """How many there are, for all seeds, of what else is drawn, and what that is."""
+    made = table.provenance
+    return [(n, what) for n, what in ((made.teachers, "teacher"), (made.samples, "training examples")) if n]
 
 
 def cell_of(entry: Entry, column: Column, show_n: bool) -> Cell:
@@ -209,8 +225,11 @@ def _over(table: Table) -> str:
     """What the tests take as drawn by chance."""
     several = any(e.n > 1 for e in table.entries() if e.status == "complete")
     drawn = "seeds and dev examples" if several else "dev examples alone, as one seed tells nothing of others"
-    teachers = {0: "", 1: ", for this teacher alone"}.get(table.provenance.teachers, ", each seed with its own teacher")
-    return drawn + (teachers if several else teachers.replace("each seed with its own teacher", "for these teachers"))
+    own = [what for count, what in _drawn(table) if several and count > 1]
+    one = [what for count, what in _drawn(table) if what not in own]
+    drawn += f", each seed with its own {' and '.join(own)}" if own else ""
+    named = {"teacher": "this teacher" if table.provenance.teachers == 1 else "these teachers"}
+    return drawn + (f", for {' and '.join(named.get(what, f'these {what}') for what in one)} alone" if one else "")
 
 
 def _doubtful_teachers(table: Table) -> list[str]:

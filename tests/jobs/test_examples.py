@@ -23,6 +23,7 @@ from harness.data.tasks import get_task
 from harness.files import digest
 from harness.jobs.examples import Examples, examples_of, reader_of
 from harness.runs import CheckpointRun, JointRun, JointStudentRun, JointTeacherRun, Run, StudentRun, TaskRun, TeacherRun
+from harness.runs.settings import Settings
 from harness.training.workspace import Workspace, teacher_tokenizer
 from tests.training.builders import a_run, settings, workspace_of
 
@@ -117,6 +118,30 @@ def test_a_share_is_of_the_examples_that_there_are(
     limited = lines(read(asked(workspace, kind=kind, train_examples=examples), workspace).train, workspace)
     found = lines(made.train, workspace)
     assert len(found) == (count or TRAINED // 2) and set(found) <= set(limited)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_seed_may_have_examples_of_its_own(kind: type[Run], workspace: Workspace) -> None:
+    """The same for whoever is trained with that seed, and what is held out is held out from all."""
+
+    def drawn(seed: int, kind: type[Run] = kind, **changes: Any) -> Examples:
+        run = asked(workspace, kind=kind, train_sample="each_seed", **{"train_examples": 30, **changes})
+        return read(replace(run, seed=seed), workspace)
+
+    one, own = asked(workspace, kind=kind, train_examples=30), [lines(drawn(seed).train, workspace) for seed in (0, 1)]
+    same, held_out = (lines(part, workspace) for part in (read(one, workspace).train, drawn(1).selection))
+    assert [len(set(found)) for found in (*own, same)] == [30] * 3
+    assert own[0] != own[1] and same not in own and not {*own[0], *own[1]} & {*held_out}
+    assert held_out == lines(read(one, workspace).selection, workspace)
+    assert own[1] == lines(drawn(1, StudentRun).train, workspace)
+    assert {*lines(drawn(1, train_fraction=0.5).train, workspace)} < {*own[1]}  # a smaller draw is part of a larger one
+    assert replace(one, seed=1).identity({"train_sample": "one"}) == one_seed_more(one).identity({})
+
+
+def one_seed_more(run: TaskRun) -> TaskRun:
+    """The run with seed 1, as it was told before there were samples."""
+    told = {name: value for name, value in run.settings.items() if name != "train_sample"}
+    return replace(run, seed=1, settings=Settings(told))
 
 
 def test_such_a_share_is_another_run_than_in_version_0_1(workspace: Workspace) -> None:

@@ -95,7 +95,7 @@ def test_the_whole_way(call: Harness, glue: Path, checkpoint: Path, tmp_path: Pa
     made = call("run", *words, "--teacher", checkpoint, *short)
     assert made.returncode == 0 and "4 runs trained" in made.stdout, made.stdout + made.stderr
     text = (table_folder(tmp_path / "out") / "table.md").read_text()
-    assert "over n = 2 seeds, each with its own teacher." in text
+    assert "over n = 2 seeds, each with its own teacher, one draw of training examples." in text
     assert [" ± " in line for line in text.splitlines() if line.startswith("| Teacher")] == [True]
     records = [json.loads(path.read_bytes())["record"] for path in (tmp_path / "out").glob("ledger/*/record.json")]
     students = [r["specification"] for r in records if r["specification"]["kind"] == "student"]

@@ -104,6 +104,14 @@ def test_notes_say_what_is_drawn_by_chance():
     assert "over seeds and dev examples)" in render(table(cells), "markdown")
     assert "over seeds and dev examples, for this teacher alone)" in render(table(cells, teachers=1), "markdown")
     assert "dev examples, each seed with its own teacher)" in render(table(cells, teachers=2), "markdown")
+    drawn = render(table(cells, teachers=1, samples=1), "markdown")
+    assert "n = 2 seeds, one teacher, one draw of training examples." in drawn
+    assert "dev examples, for this teacher and these training examples alone)" in drawn
+    own = render(table(cells, teachers=1, samples=2), "markdown")
+    assert "n = 2 seeds, each with its own training examples, one teacher." in own
+    assert "dev examples, each seed with its own training examples, for this teacher alone)" in own
+    alone = render(table(single, teachers=1, samples=2), "markdown")
+    assert "tells nothing of others, for this teacher and these training examples alone)" in alone
     assert "over dev examples alone, as one seed tells nothing of others)" in render(table(single), "markdown")
 
 

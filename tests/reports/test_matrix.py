@@ -75,7 +75,7 @@ Columns: students. Teacher (embedded): 92.5; Majority class or mean score†: 50
 | Gain of Att-KL  |           +25.0 ± 1.4 |   –<sup>1</sup> |                 –<sup>1</sup> |
 
 - ★ best of its row
-- † a reference, no student: the commonest class of the training examples, or their mean score, for all; one run
+- † a reference, no student: the commonest class of the training examples, or their mean score, for all
 - ‡ half the epochs of the others
 - <sup>1</sup> the objective needs attention_scores, which the student has not
 - Hyperparameters"""
