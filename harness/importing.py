@@ -37,7 +37,9 @@ def importing(what: str) -> Iterator[None]:
     except SystemExit as error:  # which would end the command as if all were done
         raise UserError(f"{what} cannot be loaded: it calls sys.exit({error.code!r}) as it is imported") from error
     except BaseException as error:
-        raise UserError(f"{what} cannot be loaded: {type(error).__name__}: {error}{in_file(error, what)}") from error
+        relative = isinstance(error, ImportError) and "relative import" in str(error)
+        rule = "; it is of no package, and imports what lies beside it by its name alone" if relative else ""
+        raise UserError(f"{what} cannot be loaded: {type(error).__name__}: {error}{rule}{in_file(error, what)}") from error
 
 
 def _set_for_all() -> dict[str, object]:

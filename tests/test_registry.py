@@ -170,6 +170,7 @@ def test_a_name_used_twice_in_one_file_names_it_once(write: Callable[..., Path])
     [
         ("def broken(:\n", "syntax error on line 1"),
         ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("from .beside import loss\n", "it is of no package, and imports what lies beside it by its name alone"),
         ("1 / 0\n", "ZeroDivisionError"),
         ("import sys\nsys.exit(0)\n", r"calls sys\.exit\(0\) as it is imported"),
         ("raise GeneratorExit\n", "GeneratorExit"),
