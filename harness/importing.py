@@ -39,7 +39,8 @@ def importing(what: str) -> Iterator[None]:
     except BaseException as error:
         relative = isinstance(error, ImportError) and "relative import" in str(error)
         rule = "; it is of no package, and imports what lies beside it by its name alone" if relative else ""
-        raise UserError(f"{what} cannot be loaded: {type(error).__name__}: {error}{rule}{in_file(error, what)}") from error
+        said = f"{type(error).__name__}: {error}{rule}"
+        raise UserError(f"{what} cannot be loaded: {said}{in_file(error, what)}") from error
 
 
 def _set_for_all() -> dict[str, object]:

@@ -39,7 +39,7 @@ from harness.search.display import display
 from harness.search.driver import Driver
 from harness.search.estimate import estimate, to_make
 from harness.search.progress import done
-from harness.search.results import counts, older_code, replayed, started_from
+from harness.search.results import counts, older_code, replayed, samples, started_from
 
 FILES = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "csv": "table.csv", "json": "table.json"}
 
@@ -194,6 +194,9 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     if real and (chosen := protocol(worked_out)):
         how = f"{chosen} (epochs and settings are chosen on {chosen_on(chosen)})"
         lines += [f"budget: {budget(worked_out)}", f"protocol: {how}", f"recipe: {recipe(worked_out)}"]
+        if samples(worked_out) == 1 and max(cell.seeds for cell in real) > 1:
+            only = "which ± and tests hold for alone; --set train_sample=each_seed draws for each"
+            lines.append(f"train_examples: one draw of them for all seeds, {only}")
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
     lines += [
