@@ -30,7 +30,7 @@ from harness.runs.settings import Settings
 from harness.runs.told import Performed
 from harness.seeds import derive_seed
 from harness.teaching.masked import MaskedTeacher, load_masked_teacher
-from harness.teaching.outputs import Encoder, NoTeacher
+from harness.teaching.outputs import Encoder, NoTeacher, check_teacher
 from harness.teaching.sentences import SentenceTeacher, part_of
 from harness.training import machine, processes
 from harness.training.corpus_loop import train_on_corpus
@@ -130,6 +130,8 @@ def masked_head(run: MaskedTeacherRun, work: Work) -> Performed:
     if not processes.leads():
         return record, None
     save(encoder.model, workspace.run / "weights")
+    source, some = teacher_source(workspace.teacher), held_out.batch(torch.arange(1), machine.device())
+    check_teacher(encoder, source, source.masked_language_model, workspace, some)
     return record | {"metrics": {"masked_cross_entropy": _cross_entropy(encoder, held_out, settings)}}, None
 
 

@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from harness import registry
-from harness.contracts import Task
+from harness.contracts import Batch, Task
 from harness.data import loading, stored
 from harness.data.encoding import Encoded, Reader, encode, folds, groups_of, hold_out, subset_index
 from harness.data.sources import Split
@@ -21,6 +21,7 @@ from harness.errors import UserError
 from harness.hyperparameters import Values
 from harness.jobs.augmented import augmented
 from harness.runs import Run, TaskRun
+from harness.training import machine
 from harness.training.workspace import (
     Workspace,
     teacher_fingerprint,
@@ -46,6 +47,10 @@ class Examples:
     dev: tuple[Encoded, ...]
     answers: tuple[np.ndarray, ...] = ()
     folds: tuple[torch.Tensor, ...] = ()
+
+    def few(self) -> Batch:
+        """Some of those that are reported, on the device."""
+        return self.dev[0].batch(torch.arange(min(8, len(self.dev[0]))), machine.device())
 
 
 def own_settings(run: Run) -> Values:

@@ -6,6 +6,7 @@ and its own task's head.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -24,9 +25,9 @@ from harness.runs import JointRun, JointStudentRun, JointTeacherRun
 from harness.runs.settings import LABELS
 from harness.runs.told import Performed, Record
 from harness.seeds import derive_seed
-from harness.teaching.outputs import Encoder, TeacherOutputs
+from harness.teaching.outputs import Encoder, TeacherOutputs, check_teacher
 from harness.training import machine
-from harness.training.joint_model import Joint, JointData, JointObjective, save_joint
+from harness.training.joint_model import Joint, JointData, JointObjective, load_joint_teacher, save_joint
 from harness.training.loop import Stage, train
 from harness.training.sums import Sum
 from harness.training.work import Work
@@ -51,6 +52,9 @@ def joint_teacher(run: JointTeacherRun, work: Work) -> Performed:
         sums[name] = Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
     record, predictions = _train(joint, sums, examples, lambda batch, want: Outputs(), reader, run, work)
     save_joint(joint, workspace.run / "weights")
+    for name in parts:
+        opens = functools.partial(load_joint_teacher, source, get_task(name))
+        check_teacher(joint.models[name], source, opens, workspace, examples[name].few())
     return record | count(joint.network(next(iter(parts)))), predictions
 
 

@@ -7,7 +7,6 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from harness import combine, registry
@@ -25,13 +24,15 @@ from harness.runs import CheckpointRun, StudentRun, TeacherRun
 from harness.runs.settings import LABELS
 from harness.runs.told import Performed, Record
 from harness.seeds import derive_seed
-from harness.teaching.outputs import Encoder, TeacherOutputs, teacher_of
+from harness.teaching.outputs import Encoder, TeacherOutputs, check_teacher, teacher_of
 from harness.training import machine
 from harness.training.loop import Stage, TrainingFailure
 from harness.training.sums import Sum
 from harness.training.weights import check_opens, save
 from harness.training.work import Work
 from harness.training.workspace import teacher_source, teacher_tokenizer
+
+KEPT = "what it computes with and __init__ does not make alike must be a parameter or a buffer (register_buffer)"
 
 
 def fine_tune(run: TeacherRun | CheckpointRun, work: Work, random: bool = False) -> Performed:
@@ -65,6 +66,7 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work, random: bool = False)
             save(model, workspace.run / "weights", durable=False)
         return record | scores | count(model) | {"selection": record["best"]["selection"]}, predictions
     save(model, workspace.run / "weights")
+    check_teacher(encoder, source, functools.partial(source.model, task), workspace, examples.few())
     # One that only answers was chosen by nothing.
     return record | scores | {"selection": record["best"].get("selection", scores["metrics"][run.metric])}, predictions
 
@@ -120,8 +122,8 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
         own = None if reader is teacher_tokenizer(workspace) else reader
         save(student, workspace.run / "weights", own, durable=keep)
         if not registry.STUDENTS.ships(run.student):
-            some = examples.dev[0].batch(torch.arange(min(8, len(examples.dev[0]))), machine.device())
-            check_opens(student, workspace.run / "weights", some)
+            opened = nn.Module.to(plugin.from_pretrained(workspace.run / "weights"), machine.device())
+            check_opens(student, opened, examples.few(), registry.STUDENTS.called(student.name), KEPT)
     scores, predictions = evaluate(student, task, run, work, examples, reader)
     return scores | count(student) | told(history) | {
         "selection": history.best["selection"],

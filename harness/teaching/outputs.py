@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,12 +18,16 @@ from harness.data.encoding import Encoded, evaluation_batches
 from harness.data.tasks import get_task
 from harness.files import checksums
 from harness.modeling import signals
+from harness.registry import TEACHERS, told_to_transformers
 from harness.runs import BaseTeacher, StudentRun, TeacherName
 from harness.teaching.cache import TeacherCache
+from harness.training import machine
 from harness.training.joint_model import Joint, check_head, heads_in, load_joint_teacher
+from harness.training.weights import check_opens
 from harness.training.workspace import Workspace, teacher_fingerprint, teacher_source
 
 BATCH = 32  # examples a teacher call when filling the cache
+REOPENED = "it must read the weights that it is given, and what it computes with must be in them"
 
 
 class Encoder(nn.Module):
@@ -63,6 +67,17 @@ def ensemble(source: Any, task: Task, folder: Path) -> Ensemble:
     """The members of an ensemble, whose weights for a task are in the folders 0, 1, ... of this one."""
     models = (one.model(task, folder / str(number)) for number, one in enumerate(source.members))
     return Ensemble(Encoder(model.requires_grad_(False), exact=True) for model in models)
+
+
+def check_teacher(
+    encoder: nn.Module, source: Any, opens: Callable[[Path], PreTrainedModel], workspace: Workspace, some: Batch
+) -> None:
+    """Raise TrainingFailure for a user's teacher that answers otherwise once it is opened from the run's folder."""
+    if TEACHERS.ships(source.name) and not told_to_transformers():
+        return
+    with torch.random.fork_rng(devices=[]):
+        opened = Encoder(opens(workspace.run / "weights")).to(machine.device())
+    check_opens(encoder, opened, some, TEACHERS.called(source.name), REOPENED)
 
 
 class NoTeacher:

@@ -16,8 +16,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from harness.contracts import Batch, Want
 from harness.files import beside, cannot_write, none_left_empty, sync_file, sync_folder
-from harness.modeling.bases import Student
-from harness.registry import STUDENTS
 from harness.training.failures import TrainingFailure
 
 
@@ -43,15 +41,15 @@ def _unversion(config: Path) -> None:
 
 
 @torch.inference_mode()
-def check_opens(student: Student, folder: Path, batch: Batch) -> None:
-    """Raise TrainingFailure for a student that answers a batch otherwise once it is opened from its folder."""
-    opened = nn.Module.to(student.from_pretrained(folder), student.device)
-    ours, theirs = (model.eval()(batch, Want(logits=True)).logits.float() for model in (student, opened))
-    if not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4, equal_nan=True):
-        raise TrainingFailure(
-            f"{STUDENTS.called(student.name)} answers otherwise once its weights are saved and opened again: what it "
-            "computes with and __init__ does not make alike each time must be a parameter or a buffer (register_buffer)"
-        )
+def check_opens(model: nn.Module, opened: nn.Module, batch: Batch, who: str, must: str) -> None:
+    """Raise TrainingFailure for a model that answers a batch otherwise once it is opened from its folder.
+
+    who, must: how sentences call it, and what they say that it must do.
+    """
+    want = Want(logits=batch.targets is None, mlm_logits=batch.targets is not None)
+    ours, theirs = (getattr(each.eval()(batch, want), want.parts()[0][0]).float() for each in (model, opened))
+    if ours.shape != theirs.shape or not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4, equal_nan=True):
+        raise TrainingFailure(f"{who} answers otherwise once its weights are saved and opened again: {must}")
 
 
 def save_reader(reader: PreTrainedTokenizerBase, folder: Path) -> None:

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from harness.contracts import Outputs
 from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
-from harness.registry import STUDENTS
 from harness.testing.objective_cases import make_batch
 from harness.training.failures import TrainingFailure
 from harness.training.weights import check_opens
@@ -63,13 +62,12 @@ def test_a_student_that_would_answer_otherwise_is_told_as_it_is_saved(
 ) -> None:
     """What is no buffer is in no file."""
     monkeypatch.setattr(Written, "forward", lambda self, batch, want: Outputs(logits=self.part * self.scale))
-    monkeypatch.setitem(STUDENTS._found, "written", (Written, __file__))
     student, batch = Written(StudentConfig("written")), make_batch()
     student.save_pretrained(tmp_path)
-    check_opens(student, tmp_path, batch)
+    check_opens(student, Written.from_pretrained(tmp_path), batch, "a student", "keep it")
     student.scale = student.scale * 2
-    with pytest.raises(TrainingFailure, match=r"student 'written' in .* answers otherwise once its weights are saved"):
-        check_opens(student, tmp_path, batch)
+    with pytest.raises(TrainingFailure, match=r"^a student answers otherwise once its weights are saved .*: keep it$"):
+        check_opens(student, Written.from_pretrained(tmp_path), batch, "a student", "keep it")
 
 
 def test_weights_of_another_student_are_refused(tmp_path: Path) -> None:
