@@ -12,6 +12,11 @@ from harness.contracts import LayerMap, ModelInfo, Task, Want
 from harness.errors import UserError
 from harness.registry import ALL, OBJECTIVES, TEACHERS, Registry
 
+# What a ModelInfo says of a model, and how its configuration calls that.
+SIZES = {
+    "layers": "num_hidden_layers", "width": "hidden_size", "heads": "num_attention_heads", "vocabulary": "vocab_size",
+}  # fmt: skip
+
 
 class Faulty(UserError):
     """What is wrong with a plugin itself: no reason to leave out a cell, nor what a lenient plan passes over."""
@@ -50,6 +55,28 @@ def described(known: Registry[Any], name: str, method: str, task: Task, call: Ca
 def configured(teacher: Any) -> dict[str, Any]:
     """A teacher's configuration. Raises Faulty where it says something else."""
     return ask(TEACHERS, teacher.name, "configuration", dict, teacher.configuration)
+
+
+def check_configured(teacher: Any, info: ModelInfo) -> None:
+    """Raise Faulty for a teacher's configuration, of which students are built, that is none, or of others than `info`.
+
+    Decoders are none that students could be built alike.
+    """
+    from transformers import AutoConfig  # loads torch, which early refusals must not wait for
+
+    found = configured(teacher)
+    if TEACHERS.ships(teacher.name) or not info.students_alike:
+        return
+    who = TEACHERS.called(teacher.name)
+    try:
+        known = AutoConfig.for_model(**found)
+    except Exception as error:  # whatever the library raises of what is none
+        told = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise Faulty(f"{who}: configuration is of no model that transformers knows: {told}") from error
+    for ours, theirs in SIZES.items():
+        if (size := getattr(known, theirs, None)) is not None and size != getattr(info, ours):
+            said = getattr(info, ours)
+            raise Faulty(f"{who}: info says {ours}={said}, but configuration, of which students are built, {size}")
 
 
 def parts_of(teacher: Any) -> Sequence[Path] | None:

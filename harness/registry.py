@@ -124,7 +124,9 @@ def teacher_named(text: str) -> Teacher:
         name, argument = ENSEMBLE, text
     elif name not in TEACHERS.names():
         name, argument = HUB, text
-    return TEACHERS.get(name)(argument)
+    made = TEACHERS.get(name)(argument)
+    vars(made).setdefault("argument", argument)  # one of yours may have forgotten its super().__init__
+    return made
 
 
 _loaded: set[str] = set()

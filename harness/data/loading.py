@@ -55,12 +55,19 @@ def load(task: Task, data: str) -> TaskData:
     """Read a task. Raises UserError, naming file and line, for whatever is missing or not as it should be."""
     source = source_of(task, data)
     train, *dev = source.splits(task)
-    return TaskData(task, train, tuple(dev), source.content(task))
+    return TaskData(task, train, tuple(dev), _content(source, task))
 
 
 def content(task: Task, data: str) -> str:
     """SHA-256, hexadecimal, of the train and dev data themselves: equal data anywhere, equal content."""
-    return source_of(task, data).content(task)
+    return _content(source_of(task, data), task)
+
+
+def _content(source: TaskSource, task: Task) -> str:
+    found = source.content(task)
+    if not isinstance(found, str) or not found:  # other data would be the same runs
+        raise UserError(f"{SOURCES.called(source.name)}: content returned {found!r}, but must return a hash, as text")
+    return found
 
 
 def load_test(task: Task, data: str) -> tuple[tuple[NumberedSplit, ...], str]:

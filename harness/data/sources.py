@@ -68,7 +68,6 @@ class TaskSource(ABC):
 
     def __init__(self, data: str):
         self.data = data
-        self._read: dict[str, list[Split]] = {}
 
     @abstractmethod
     def examples(self, task: Task, split: str) -> Iterable[Example]:
@@ -107,10 +106,22 @@ class TaskSource(ABC):
 
     def splits(self, task: Task) -> list[Split]:
         """Train and the dev splits. Raises UserError as `examples` does, and for a wrong text or label."""
-        if task.name not in self._read:
+        known: dict[str, list[Split]] = vars(self).setdefault("_read", {})  # one may have forgotten super().__init__
+        if task.name not in known:
             names = ("train", *task.dev_splits)
-            self._read[task.name] = [_split(task, name, self.examples(task, name)) for name in names]
-        return self._read[task.name]
+            known[task.name] = [_split(task, name, self._given(task, name)) for name in names]
+        return known[task.name]
+
+    def _given(self, task: Task, split: str) -> Iterator[Example]:
+        """Its `examples`, each of which is a place, texts and a label."""
+        found, who = self.examples(task, split), f"{type(self).__name__} of task {task.name}: examples of {split}"
+        if not isinstance(found, Iterable):
+            raise UserError(f"{who} are {found!r}, where (place, texts, label) of each are looked for")
+        for example in found:
+            if not (isinstance(example, tuple) and len(example) == 3 and isinstance(example[1], (list, tuple))):
+                told = repr(example)[:60]
+                raise UserError(f"{who}: {told} is none: it must be a place, a list of one or two texts, and a label")
+            yield example
 
 
 def task_source(name: str, *, tasks: tuple[Task, ...]) -> Callable[[type[TaskSource]], type[TaskSource]]:

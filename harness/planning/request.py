@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import combine, registry
-from harness.answers import ask, configured, described, parts_of
+from harness.answers import ask, check_configured, described, parts_of
 from harness.contracts import AGREEMENT, CheckpointRow, ModelInfo, Row, Study, TableRow, Task
 from harness.data import metric_names, own
 from harness.data.declaration import SETTINGS, Declaration
@@ -214,7 +214,7 @@ class ResolvedRequest:
             self._infos[key] = source.info(task)
         if key not in self._infos:
             info = described(registry.TEACHERS, source.name, "info", task, lambda: source.info(task))
-            configured(source)  # students are built by it
+            check_configured(source, info)
             content = self.contents.teacher(source) if self.procedure.trains else "unknown"
             if content != "unknown":
                 masked, lenient = task.corpus or not self.procedure.tunes, self.contents.lenient

@@ -107,6 +107,30 @@ def test_its_tasks_stand_beside_others(reviews: Path, call: Harness) -> None:
     assert process.returncode == 0 and "tasks sentiment, reviews" in process.stdout, process.stderr
 
 
+ODD = {
+    "no examples": ("return None", "Reviews of task reviews: examples of train are None, where"),
+    "no place": ("return [('a fine film', 'good')]", r"examples of train: \('a fine .* is none: it must be a place"),
+    "no list": ("return [('x', 'a fine film', 'good')]", r"examples of train: \('x', 'a .* is none: it must be"),
+    "no hash": ("return FOUND\n\n    def content(self, task):\n        pass", r"'reviews' in .* content returned None"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_a_source_that_answers_amiss(reviews: Path, call: Harness, case: str) -> None:
+    said, message = ODD[case]
+    found = 'FOUND = [("x", ["a fine film"], "good"), ("y", ["a weak film"], "bad")]'
+    text = f"{PLUGIN.partition('        path =')[0]}        {said}\n"
+    (reviews / "reviews.py").write_text(text.replace("REVIEWS = Task", f"{found}\nREVIEWS = Task"))
+    ended = call("plan", *RUN[1:], *QUICK)
+    assert ended.returncode == 2 and re.search(message, ended.stderr), ended.stderr
+
+
+def test_a_source_without_a_call_of_super(reviews: Path, call: Harness) -> None:
+    own = "    def __init__(self, data):\n        self.where = data\n\n    def ex"
+    (reviews / "reviews.py").write_text(PLUGIN.replace("    def ex", own, 1))
+    done(call("plan", *RUN[1:], *QUICK))
+
+
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a label": (lambda f: write(f, "train", [("a", "good"), ("b", "so-so")]), r"train\.csv, line 3: label 'so-so' is"),
     "no text": (lambda f: write(f, "dev", [("a", "good")], ("txt", "label")), r"dev\.csv, line 2: .* is one text, not"),

@@ -89,6 +89,12 @@ def test_a_student_that_answers_amiss(was: str, now: str, said: str, forked: Har
         ("recipe(self, task)", "None", "recipe returned None, but must return a Mapping"),
         ("tokenizer(self)", "None", "info failed: AttributeError"),
         ("configuration(self)", "None", "configuration returned None, but must return a dict"),
+        ("configuration(self)", "{'model_type': 'mine'}", "configuration is of no model that transformers knows: "),
+        (
+            "configuration(self)",
+            "super().configuration() | {'num_hidden_layers': 12}",
+            "info says layers=4, but configuration, of which students are built, 12",
+        ),
         ("parts(self)", "'weights'", "parts returned 'weights', but must return Paths, or None"),
         ("__init__(self)", "None", "__init__ takes (self) but must take (self, argument)"),
     ],

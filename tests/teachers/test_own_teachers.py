@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Harness
-from tests.results import records
+from tests.results import done, records
 
 TEACHER = """
 import torch
@@ -18,8 +18,8 @@ from harness.teachers.embedded import EmbeddedTeacher
 class Mine(EmbeddedTeacher):
 """
 SMALL = (
-    "--study", "objectives_vs_init", "--tasks", "sentiment", "--objectives", "vanilla_kd", "--inits", "every", "--seeds",
-    "1", "--trials", "1", "--plugin", "mine.py", "--teacher", "mine", "--out", "out", "--set", "epochs=1",
+    "--study", "objectives_vs_init", "--tasks", "sentiment", "--objectives", "vanilla_kd", "--inits", "every",
+    "--seeds", "1", "--trials", "1", "--plugin", "mine.py", "--teacher", "mine", "--out", "out", "--set", "epochs=1",
     "train_examples=32",
 )  # fmt: skip
 IGNORES = """
@@ -54,3 +54,8 @@ def test_one_that_would_teach_otherwise_than_its_row_says(text: str, forked: Har
     said = "mine.py answers otherwise once its weights are saved and opened again: it must read the weights"
     assert ended.returncode == 1 and said in ended.stderr + ended.stdout, ended.stderr + ended.stdout
     assert not records(tmp_path / "out", "student")
+
+
+def test_one_that_keeps_its_argument_by_itself(forked: Harness, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{TEACHER}    def __init__(self, argument=''):\n        self.shipped = True\n")
+    assert "1 cell" in done(forked("plan", *SMALL, cwd=tmp_path)).stdout
