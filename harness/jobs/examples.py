@@ -15,6 +15,7 @@ from harness import registry
 from harness.contracts import Batch, Task
 from harness.data import loading, stored
 from harness.data.encoding import Encoded, Reader, encode, folds, groups_of, hold_out, subset_index
+from harness.data.own import KNOWN
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
@@ -193,7 +194,12 @@ def _check_content(task: Task, source: str, content: str) -> None:
 
 
 def _changed(task: str, source: str) -> UserError:
-    return UserError(f"the data of {task} in {source} changed since the study was planned; give the command again")
+    place = KNOWN[task].source.data if task in KNOWN else source
+    where = "" if place == f"task {task}" else f" in {place}"  # of what a plugin's function gives itself
+    said = f"the data of {task}{where} changed since the study was planned; give the command again"
+    if task in registry.TASKS.names() and not registry.TASKS.ships(task):
+        said += "; where the plugin draws or orders them anew each time that it is asked, let it do so by a fixed seed"
+    return UserError(said)
 
 
 def _read(

@@ -347,6 +347,16 @@ def test_data_that_change_after_the_plan_are_refused(tmp_path: Path) -> None:
         examples._check_content(task, workspace.source, run.data_of["mine"])
 
 
+def test_a_plugin_that_draws_examples_anew_each_time_is_told_so(tmp_path: Path, forked: Harness) -> None:
+    """To give the command again would not help."""
+    given = GIVEN.replace('"text {n}"', '"text {n} {time.time()}"')
+    (tmp_path / "plugin.py").write_text("import time\n" + PLUGIN.format(place=given))
+    words = ("--tasks", "mine", "--plugin", "plugin.py", "--objectives", "vanilla_kd", "--inits", "random")
+    ended = forked("run", "--study", "objectives_vs_init", *words, "--set", "epochs=1", cwd=tmp_path)
+    assert ended.returncode == 2 and "in embedded" not in ended.stderr, ended.stderr
+    assert "the data of mine changed" in ended.stderr and "let it do so by a fixed seed" in ended.stderr, ended.stderr
+
+
 def test_nodes_of_a_cluster_get_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
     from harness.executors import ray_cluster, ray_node
