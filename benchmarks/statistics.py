@@ -27,7 +27,8 @@ DRAWS = 999
 class Scenario:
     """sd: over seeds, in points. Every fifth row has sd `unstable`, or the rows' sds are lognormal with `spread`.
 
-    collapses: one seed in ten falls by 20 points. own: seeds answer single examples otherwise.
+    collapses: one seed in ten falls by 20 points. own: seeds answer single examples otherwise. draws: each seed draws the
+    training examples of all rows, which moves them alike by this standard deviation, in points.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Scenario:
     spread: float = 0.0
     collapses: bool = False
     own: bool = True
+    draws: float = 0.0
 
 
 SCENARIOS = (
@@ -47,6 +49,9 @@ SCENARIOS = (
     Scenario("one row in five unstable (0.5 and 5)", 0.5, unstable=5.0),
     Scenario("sd 2, lognormal by row", 2.0, spread=0.8),
     Scenario("sd 1, one seed in ten collapses", 1.0, collapses=True),
+    Scenario("sd 1, draws 3", 1.0, draws=3.0),
+    Scenario("lognormal by row, draws 3", 1.0, spread=0.8, draws=3.0),
+    Scenario("one row in five unstable, draws 3", 0.5, unstable=5.0, draws=3.0),
 )
 
 
@@ -58,16 +63,18 @@ class Drawn:
     examples: float
     own: float
     size: int
+    paired: bool = False
 
     def noise(self) -> Noise:
         k, seeds = self.scores.shape
         return noise.of_moments(
             self.scores.mean(1),
-            self.scores.var(1, ddof=1),
+            noise.apart(self.scores) if self.paired else self.scores.var(1, ddof=1),
             np.full(k, seeds),
             self.examples * np.eye(k),
             np.full(k, self.own),
             self.size,
+            k if self.paired else np.inf,
         )
 
 
@@ -84,8 +91,9 @@ def drawn(rng: np.random.Generator, scenario: Scenario, rows: int, seeds: int, s
     shared = HARD / size
     own = shared if scenario.own else 0.0
     scores += rng.normal(size=(rows, 1)) * np.sqrt(shared) + rng.normal(size=(rows, seeds)) * np.sqrt(own)
+    scores += rng.normal(size=seeds) * scenario.draws / 100 if scenario.draws else 0.0
     scores[0] += better / 100
-    return Drawn(scores, shared, own / seeds, size)
+    return Drawn(scores, shared, own / seeds, size, scenario.draws > 0)
 
 
 # ---------------------------------------------------------------- the candidates: two-sided p, and that a is no worse

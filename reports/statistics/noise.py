@@ -209,12 +209,13 @@ def holm(p: np.ndarray) -> np.ndarray:
     return corrected
 
 
-def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray]) -> Noise:
+def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray], paired: bool = False) -> Noise:
     """The noise of k rows: of each its seeds' scores, (S,), and the examples' influences on these, (S, N).
 
     Examples and seeds are drawn together: what of the examples' variance is each seed's own stands in the variance
-    over seeds already, and is taken out of that of the examples. Seeds of two rows are taken as independent. Rows of
-    one seed have no variance over seeds that is known, and get none.
+    over seeds already, and is taken out of that of the examples. Rows of one seed have no variance over seeds that is
+    known, and get none. paired: the runs of a seed share what it drew, training examples; what that does to all rows
+    is in no difference. Otherwise, and where rows have not as many seeds, those of two rows are taken as independent.
     """
     size = influences[0].shape[1]
     means = np.stack([of_row.mean(0) for of_row in influences])  # (k, N)
@@ -227,8 +228,25 @@ def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray]) -> N
             each = float((of_row**2).sum(1).mean()) / squares
             own[row] = max(each - examples[row, row], 0.0) / (counts[row] - 1)
     examples[np.diag_indices_from(examples)] -= own
+    values, rows = [float(np.mean(s)) for s in scores], len(scores)
+    if paired and rows > 1 and counts[0] > 1 and (counts == counts[0]).all():
+        return of_moments(values, apart(np.stack(scores)), counts, examples, own, size, rows)
     sampled = [float(np.var(s, ddof=1)) if len(s) > 1 else 0.0 for s in scores]
-    return of_moments([float(np.mean(s)) for s in scores], sampled, counts, examples, own, size)
+    return of_moments(values, sampled, counts, examples, own, size)
+
+
+def apart(scores: np.ndarray) -> np.ndarray:
+    """(k,) the variances over seeds of what each of k >= 2 rows has of its own, of scores (k, S).
+
+    What a seed does to all rows alike is taken out with their mean. What is left is right for rows that are alike, and
+    too little for one that varies more than the others, of which two thirds and less are left: of that the unbiased
+    value is larger (Grubbs, Journal of the American Statistical Association 43, 1948). The larger of both is taken. Of
+    two rows only the sum is known, the variance of their difference.
+    """
+    k = len(scores)
+    left = (scores - scores.mean(0)).var(1, ddof=1)
+    alike = left * k / (k - 1)
+    return np.maximum(alike, k / (k - 2) * (left - alike.sum() / k**2)) if k > 2 else alike
 
 
 def of_moments(
@@ -238,9 +256,13 @@ def of_moments(
     examples: np.ndarray,
     own: np.ndarray,
     size: int,
+    rows: float = np.inf,
 ) -> Noise:
-    """The noise of means, of each the sample variance over its seeds; own: what of `examples` these contain, (k,)."""
-    found, freedom = np.asarray(sampled), np.asarray(counts) - 1
+    """The noise of means, of each the sample variance over its seeds; own: what of `examples` these contain, (k,).
+
+    rows: of how many what they share by seed was taken out of these variances, which leaves so much less to know.
+    """
+    found, freedom = np.asarray(sampled), (np.asarray(counts) - 1) * (1 - 1 / rows)
     several = freedom > 0
     weights = np.full((len(found), POINTS), 1 / POINTS)
     weights[several] = posterior(found[several], freedom[several])

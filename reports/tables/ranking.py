@@ -34,9 +34,16 @@ def left_free(row: TableRow, student: str, init: str) -> Place:
 
 
 def tests(
-    grid: Mapping[Key, Sequence[Entry]], columns: Sequence[Column], tasks: Mapping[str, Task], score: Score
+    grid: Mapping[Key, Sequence[Entry]],
+    columns: Sequence[Column],
+    tasks: Mapping[str, Task],
+    score: Score,
+    paired: bool = False,
 ) -> dict[int, Tested]:
-    """What can be compared of each column of scores, by the column's number; of an average what can in every task."""
+    """What can be compared of each column of scores, by the column's number; of an average what can in every task.
+
+    paired: the runs of a seed share its draw of training examples, whatever their row.
+    """
     from harness.reports.statistics.noise import averaged
 
     found: dict[int, Tested] = {}
@@ -45,7 +52,7 @@ def tests(
         if not entries or not is_score(column.metric):
             continue
         if column.task:
-            made = _tested(replace(tasks[column.task], metric=column.metric), entries, score)
+            made = _tested(replace(tasks[column.task], metric=column.metric), entries, score, paired)
             found |= {j: made} if made else {}
             continue
         parts = [i for i, other in enumerate(columns) if other.task and other.selects]
@@ -154,7 +161,7 @@ def complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, Entry]:
     return {key: entry for key, entry in found if entry.status == "complete" and entry.value is not None}
 
 
-def _tested(task: Task, entries: Mapping[Key, Entry], score: Score) -> Tested | None:
+def _tested(task: Task, entries: Mapping[Key, Entry], score: Score, paired: bool) -> Tested | None:
     """The entries whose runs all answer the same examples; None where there are none.
 
     An entry is left out if predictions are missing or do not give the value that its run recorded; all are for a
@@ -192,7 +199,7 @@ def _tested(task: Task, entries: Mapping[Key, Entry], score: Score) -> Tested | 
             scores[key], influences[key] = np.array(values), np.array(moved)
     if not scores:
         return None
-    return Tested(tuple(scores), of_runs([*scores.values()], [*influences.values()]))
+    return Tested(tuple(scores), of_runs([*scores.values()], [*influences.values()], paired))
 
 
 def collapsed(run: RunResult) -> bool:

@@ -10,7 +10,7 @@ from scipy import stats
 
 from benchmarks.statistics import HARD, SCENARIOS, chosen, drawn, errors, known, power
 from harness.reports.statistics import LEVEL
-from harness.reports.statistics.noise import Noise, averaged, of_moments, of_runs
+from harness.reports.statistics.noise import Noise, apart, averaged, of_moments, of_runs
 from harness.reports.statistics.planning import MOST_SEEDS, Expected, assumed
 
 SIZE = 1000
@@ -65,6 +65,20 @@ def test_the_seeds_own_part_of_the_examples_is_not_counted_twice():
     pure = made.variance(np.array([0]), np.array([1]))[0]
     assert pure < 0.2 * 2 * 0.7 * 0.3 / 2000 / 5  # means of 5 seeds: all of it is the seeds' own
     assert (made.seeds >= 0.8 * 0.7 * 0.3 / 2000 / 5).all()
+
+
+def test_what_a_seed_draws_for_all_rows_is_in_no_difference():
+    draws, own = np.array([-3.0, 0.0, 3.0]), np.array([[1.0, -2.0, 1.0], [-1.0, 2.0, -1.0], [0.0, 0.0, 0.0]])
+    # Without the draws' effect variances of 3, 3 and 0: 4.5, 4.5 and 0 of rows that are alike, of others 6, 6 and none.
+    assert apart(draws + own) == pytest.approx([6.0, 6.0, 0.0])
+    assert apart(draws + own[:2]).sum() == pytest.approx(np.var(own[0] - own[1], ddof=1)) == pytest.approx(12.0)
+    scores = (70 + draws + own)[:2] / 100
+    still, pair = [np.zeros((3, 1000))] * 2, (np.array([0]), np.array([1]))
+    shared, alone = (of_runs(list(scores), still, paired) for paired in (True, False))
+    assert shared.values.tolist() == alone.values.tolist()
+    assert shared.spread == pytest.approx(6e-4) and alone.spread == pytest.approx(12e-4)
+    fewer = of_runs([scores[0], scores[1][:2]], [still[0], still[1][:2]], True)  # not the same seeds: nothing is shared
+    assert fewer.reach(0.1, *pair) == of_runs([scores[0], scores[1][:2]], [still[0], still[1][:2]]).reach(0.1, *pair)
 
 
 def test_rows_that_answer_every_example_alike_are_not_known_to_answer_all_alike():
