@@ -27,8 +27,8 @@ DRAWS = 999
 class Scenario:
     """sd: over seeds, in points. Every fifth row has sd `unstable`, or the rows' sds are lognormal with `spread`.
 
-    collapses: one seed in ten falls by 20 points. own: seeds answer single examples otherwise. draws: each seed draws the
-    training examples of all rows, which moves them alike by this standard deviation, in points.
+    collapses: one seed in ten falls by 20 points. own: seeds answer single examples otherwise. draws: each seed draws
+    the training examples of all rows, which moves them alike by this standard deviation, in points.
     """
 
     name: str
