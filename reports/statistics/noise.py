@@ -251,7 +251,7 @@ def apart(scores: np.ndarray) -> np.ndarray:
 
 def of_moments(
     values: Sequence[float],
-    sampled: Sequence[float],
+    sampled: Sequence[float] | np.ndarray,
     counts: np.ndarray,
     examples: np.ndarray,
     own: np.ndarray,

@@ -130,12 +130,10 @@ def units(table: Table, columns: Sequence[Column]) -> str:
 
 def _shared(table: Table) -> str:
     """What the seeds have in common and what each has of its own, as the end of a sentence."""
-    own, one = [], []
-    for count, what in _drawn(table):
-        (own if count > 1 else one).append(what)
+    own = [what for count, what in _drawn(table) if count > 1]
+    one = [what if what == "teacher" else f"draw of {what}" for count, what in _drawn(table) if count == 1]
     told = [f"each with its own {' and '.join(own)}"] if own else []
-    told += [f"one {what}" if what == "teacher" else f"one draw of {what}" for what in one]
-    return "".join(f", {part}" for part in told)
+    return "".join(f", {part}" for part in (*told, *(f"one {what}" for what in one)))
 
 
 def _drawn(table: Table) -> list[tuple[int, str]]:
