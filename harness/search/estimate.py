@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from typing import Any
 
 from harness.data.tasks import get_task
 from harness.errors import counted
@@ -116,13 +117,15 @@ class Meter:
     """
 
     def __init__(self, plan: Plan):
-        self._by_run: dict[tuple[str, ...], tuple[float, int]] = {}  # what a run is -> (its weight, its epochs)
+        # what a run is -> (settings, weight, epochs) of each row's: these may differ in settings alone
+        self._by_run = defaultdict[tuple[str, ...], list[tuple[dict[str, Any], float, int]]](list)
         self._left = defaultdict[str, float](float)  # student -> the weight of its runs that have not ended
         for cell in distinct(plan.cells):
             epochs = cell.stages * int(cell.run.settings.get("epochs") or 1)
             epochs *= FOLDS + 1 if cell.run.settings.get("protocol") == "nested" else 1
-            self._by_run[_what(cell.run)] = (_weight(cell, plan), epochs)
-            self._left[_who(cell.run)] += runs_of(cell) * self._of(cell.run)[0]
+            weight = _weight(cell, plan)
+            self._by_run[_what(cell.run)].append((cell.run.settings, weight, epochs))
+            self._left[_who(cell.run)] += runs_of(cell) * weight
         self._going: dict[int, tuple[float, float, Run]] = {}  # id of a run -> (when it began, its share that is done)
         self._pace = Pace()  # of runs that ended
         self.most = 1  # runs at the same time
@@ -160,7 +163,11 @@ class Meter:
         return pace.of({who: max(weight, 0.0) for who, weight in left.items()}) / self.most
 
     def _of(self, run: Run) -> tuple[float, int]:
-        return self._by_run.get(_what(run)) or next(iter(self._by_run.values()), (1.0, 1))
+        """The weight and the epochs of a run: those of the row that has most of its settings, as a search changes some."""
+        rows = self._by_run.get(_what(run), [])
+        alike = [sum(run.settings.get(k) == value for k, value in settings.items()) for settings, *_ in rows]
+        _, weight, epochs = rows[alike.index(max(alike))] if rows else (None, 1.0, 1)
+        return weight, epochs
 
 
 def _who(run: Run) -> str:

@@ -172,6 +172,26 @@ def test_what_is_measured_counts_each_epoch(monkeypatch: pytest.MonkeyPatch) -> 
     assert 200 < (again.left() or 0) < 300
 
 
+def test_rows_that_differ_in_settings_alone_have_lengths_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row and one with ten augmented copies of each example, with a search of the learning rate."""
+    now = [0.0]
+    monkeypatch.setattr("harness.search.estimate.time.monotonic", lambda: now[0])
+    copies = {"augmentation": "masking", "augmentation_copies": 10}
+    plain = [student_run(seed=seed, settings={"epochs": 2, "learning_rate": 1e-3}) for seed in range(4)]
+    long = [student_run(seed=seed, settings={**copies, "epochs": 2}) for seed in range(4)]
+    cells = [cell(runs[0], name=f"{len(runs[0].settings)}", seeds=4, size=SIZE) for runs in (plain, long)]
+    meter = Meter(plan(cells, examples={plain[0].task: 2_000}))
+    for run in plain:
+        meter.began(run)
+        now[0] += 10.0
+        meter.ended(run)
+    assert 4 * 100 < (meter.left() or 0) < 4 * 120
+    meter.began(long[0])
+    now[0] += 110.0
+    meter.ended(long[0])
+    assert 3 * 100 < (meter.left() or 0) < 3 * 120
+
+
 def test_each_student_has_a_pace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("harness.search.estimate.time.monotonic", lambda: now[0])
