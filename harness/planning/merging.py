@@ -155,7 +155,7 @@ def idle(settings: Values) -> set[str]:
     augmentation = told["augmentation"]
     found = {"augmentation_copies", "augmentation_probability"} if augmentation == "none" else set()
     found |= {"augmentation_vectors"} if augmentation != MASKED else set()
-    found |= {"train_sample"} if not told["train_examples"] else set()
+    found |= {"train_sample"} if not told["train_examples"] and told["train_fraction"] == 1 else set()
     return found | (ADAM if told["optimiser"] == "adadelta" else set())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -173,11 +174,17 @@ def teachers(plan: Plan) -> int:
 
 
 def samples(plan: Plan) -> int:
-    """How many draws of a part of the training examples the seeds of a cell have; 0 where none is drawn, or is told."""
-    trained = [cell for cell in plan.cells if cell.run.trains and not cell.refused]
-    drawn = [cell for cell in trained if cell.run.settings["train_examples"]]
+    """How many draws of a part of the training examples the seeds of a cell have; 0 where all train on the whole."""
+    drawn = [cell for cell in plan.cells if cell.run.trains and not cell.refused and _draws(cell, plan)]
     own = [cell.seeds for cell in drawn if cell.run.settings["train_sample"] == "each_seed"]
     return max(own, default=1) if drawn else 0
+
+
+def _draws(cell: Cell, plan: Plan) -> bool:
+    """Whether its runs train on a part of a task's examples; where their number is not known, whether they might."""
+    settings, known = cell.run.settings, [plan.examples.get(task, 0) for task in cell.run.data_of]
+    most = max(known) if known and all(known) else math.inf
+    return bool(settings["train_fraction"] < 1 or 0 < settings["train_examples"] < most)
 
 
 def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:

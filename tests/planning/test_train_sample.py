@@ -31,6 +31,13 @@ def test_the_draws_are_counted_and_the_cells_are_others_only_with_draws_of_their
     assert planned(EACH).teachers == planned().teachers
 
 
+def test_more_examples_than_there_are_are_no_draw_and_a_fraction_is_one() -> None:
+    assert samples(planned("train_examples=100000")) == 0
+    part = ("train_examples=0", "train_fraction=0.5")
+    assert (samples(planned(*part)), samples(planned(*part, EACH))) == (1, 3)
+    assert planned(*part, EACH).cells[0].id != planned(*part).cells[0].id
+
+
 @pytest.mark.parametrize(
     ("overrides", "asked", "said"),
     [
