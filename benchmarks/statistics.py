@@ -28,7 +28,8 @@ class Scenario:
     """sd: over seeds, in points. Every fifth row has sd `unstable`, or the rows' sds are lognormal with `spread`.
 
     collapses: one seed in ten falls by 20 points. own: seeds answer single examples otherwise. draws: each seed draws
-    the training examples of all rows, which moves them alike by this standard deviation, in points.
+    the training examples of all rows, which moves them alike by this standard deviation, in points; apart: which moves
+    every second row by this, and the others by another.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Scenario:
     collapses: bool = False
     own: bool = True
     draws: float = 0.0
+    apart: bool = False
 
 
 SCENARIOS = (
@@ -52,6 +54,7 @@ SCENARIOS = (
     Scenario("sd 1, draws 3", 1.0, draws=3.0),
     Scenario("lognormal by row, draws 3", 1.0, spread=0.8, draws=3.0),
     Scenario("one row in five unstable, draws 3", 0.5, unstable=5.0, draws=3.0),
+    Scenario("two kinds of rows, draws 3 each", 1.0, draws=3.0, apart=True),
 )
 
 
@@ -67,14 +70,11 @@ class Drawn:
 
     def noise(self) -> Noise:
         k, seeds = self.scores.shape
+        examples, own = self.examples * np.eye(k), np.full(k, self.own)
+        if self.paired:
+            return noise.of_pairs(self.scores, examples, own, self.size)
         return noise.of_moments(
-            self.scores.mean(1),
-            noise.apart(self.scores) if self.paired else self.scores.var(1, ddof=1),
-            np.full(k, seeds),
-            self.examples * np.eye(k),
-            np.full(k, self.own),
-            self.size,
-            k if self.paired else np.inf,
+            self.scores.mean(1), self.scores.var(1, ddof=1), np.full(k, seeds), examples, own, self.size
         )
 
 
@@ -91,7 +91,9 @@ def drawn(rng: np.random.Generator, scenario: Scenario, rows: int, seeds: int, s
     shared = HARD / size
     own = shared if scenario.own else 0.0
     scores += rng.normal(size=(rows, 1)) * np.sqrt(shared) + rng.normal(size=(rows, seeds)) * np.sqrt(own)
-    scores += rng.normal(size=seeds) * scenario.draws / 100 if scenario.draws else 0.0
+    if scenario.draws:
+        moved = rng.normal(size=(2 if scenario.apart else 1, seeds)) * scenario.draws / 100
+        scores += moved[np.arange(rows) % len(moved)]
     scores[0] += better / 100
     return Drawn(scores, shared, own / seeds, size, scenario.draws > 0)
 

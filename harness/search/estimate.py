@@ -163,7 +163,7 @@ class Meter:
         return pace.of({who: max(weight, 0.0) for who, weight in left.items()}) / self.most
 
     def _of(self, run: Run) -> tuple[float, int]:
-        """The weight and the epochs of a run: those of the row that has most of its settings, as a search changes some."""
+        """The weight and the epochs of a run: those of the row that has most of its settings: a search changes some."""
         rows = self._by_run.get(_what(run), [])
         alike = [sum(run.settings.get(k) == value for k, value in settings.items()) for settings, *_ in rows]
         _, weight, epochs = rows[alike.index(max(alike))] if rows else (None, 1.0, 1)

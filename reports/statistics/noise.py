@@ -7,6 +7,10 @@ many rows have which is estimated by maximum likelihood (Kiefer and Wolfowitz, A
 1956) from the other rows and IGNORANCE more, which are spread evenly over log s and rule nothing out. For a row alone
 that is Jeffreys' prior, of which Student's t follows; with many rows alike it is nearly a known s. docs/statistics.md
 has the simulations that chose it.
+
+Where each seed draws training examples, the same for all rows, rows are compared seed by seed: a pair has the variance
+of its own differences, with Jeffreys' prior, of which the paired t-test follows. No pair is learned from another there:
+a draw moves rows together that are alike, and apart that are not, so that pairs are no sample of one kind.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ class Noise:
     """k means of a column, and what they are uncertain by. All are fractions.
 
     values: (k,). examples: (k, k), their covariance over draws of the dev examples. seeds, weights: (k, POINTS) each,
-    the variances that other seeds may give a mean, and how probable each is. size: the number of dev examples, of the
+    the variances that other seeds may give a mean, and how probable each is; where paired of the difference of each
+    pair, (k (k - 1) / 2, POINTS) in the order of np.triu_indices. size: the number of dev examples, of the
     smallest task in an average. spread: the variance over seeds of a mean of one seed, over all rows alike, nan where
     no row has several. count: how many seeds rows of several have, in the mean (in an average so that spread / count is
     the variance of a mean); 1 where there are none. least: no variance of a difference over draws of the examples is
@@ -50,6 +55,7 @@ class Noise:
     spread: float
     count: float
     least: float = 0.0
+    paired: bool = False
 
     def variance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The part of the examples in values[a] - values[b], for each pair of indices."""
@@ -75,9 +81,12 @@ class Noise:
         """(n, M) each: the standard deviations that the difference of two rows may have, and how probable each is."""
         used = self.weights.max(0) > 1e-9
         seeds, weights = self.seeds[:, used], self.weights[:, used]
-        total = self.variance(a, b)[:, None, None] + seeds[a][:, :, None] + seeds[b][:, None, :]
-        weight = weights[a][:, :, None] * weights[b][:, None, :]
-        return np.sqrt(np.maximum(total, 1e-30)).reshape(len(a), -1), weight.reshape(len(a), -1)
+        if self.paired:
+            pair = _place(len(self.values), a, b)
+            seeds, weights = seeds[pair], weights[pair]
+        else:
+            seeds, weights = _sums(seeds[a], weights[a], seeds[b], weights[b])
+        return np.sqrt(np.maximum(self.variance(a, b)[:, None] + seeds, 1e-30)), weights
 
     def reach(self, level: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """(n,) the distance whose `tail` is `level`."""
@@ -142,8 +151,18 @@ class Noise:
     def among(self, rows: Sequence[int]) -> Noise:
         """That of some of the rows, as it was learned from all."""
         kept = np.asarray(rows, int)
-        only = {name: getattr(self, name)[kept] for name in ("values", "seeds", "weights")}
+        a, b = np.triu_indices(len(kept), 1)
+        own = _place(len(self.values), kept[a], kept[b]) if self.paired else kept
+        only = {"values": self.values[kept], "seeds": self.seeds[own], "weights": self.weights[own]}
         return replace(self, **only, examples=self.examples[np.ix_(kept, kept)])
+
+    def in_pairs(self) -> Noise:
+        """The same, told of pairs."""
+        a, b = np.triu_indices(len(self.values), 1)
+        if self.paired:
+            return self
+        seeds, weights = _fewer(*_sums(self.seeds[a], self.weights[a], self.seeds[b], self.weights[b]))
+        return replace(self, seeds=seeds, weights=weights, paired=True)
 
     def detectable(self) -> float:
         """The least difference between two rows that the two-sided test finds in 80% of tables, with its noise.
@@ -214,8 +233,8 @@ def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray], pair
 
     Examples and seeds are drawn together: what of the examples' variance is each seed's own stands in the variance
     over seeds already, and is taken out of that of the examples. Rows of one seed have no variance over seeds that is
-    known, and get none. paired: the runs of a seed share what it drew, training examples; what that does to all rows
-    is in no difference. Otherwise, and where rows have not as many seeds, those of two rows are taken as independent.
+    known, and get none. paired: the runs of a seed share what it drew, training examples, and rows that have as many
+    seeds are compared by these. Otherwise those of two rows are taken as independent.
     """
     size = influences[0].shape[1]
     means = np.stack([of_row.mean(0) for of_row in influences])  # (k, N)
@@ -228,25 +247,10 @@ def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray], pair
             each = float((of_row**2).sum(1).mean()) / squares
             own[row] = max(each - examples[row, row], 0.0) / (counts[row] - 1)
     examples[np.diag_indices_from(examples)] -= own
-    values, rows = [float(np.mean(s)) for s in scores], len(scores)
-    if paired and rows > 1 and counts[0] > 1 and (counts == counts[0]).all():
-        return of_moments(values, apart(np.stack(scores)), counts, examples, own, size, rows)
+    if paired and counts[0] > 1 and (counts == counts[0]).all():
+        return of_pairs(np.stack(scores), examples, own, size)
     sampled = [float(np.var(s, ddof=1)) if len(s) > 1 else 0.0 for s in scores]
-    return of_moments(values, sampled, counts, examples, own, size)
-
-
-def apart(scores: np.ndarray) -> np.ndarray:
-    """(k,) the variances over seeds of what each of k >= 2 rows has of its own, of scores (k, S).
-
-    What a seed does to all rows alike is taken out with their mean. What is left is right for rows that are alike, and
-    too little for one that varies more than the others, of which two thirds and less are left: of that the unbiased
-    value is larger (Grubbs, Journal of the American Statistical Association 43, 1948). The larger of both is taken. Of
-    two rows only the sum is known, the variance of their difference.
-    """
-    k = len(scores)
-    left = (scores - scores.mean(0)).var(1, ddof=1)
-    alike = left * k / (k - 1)
-    return np.maximum(alike, k / (k - 2) * (left - alike.sum() / k**2)) if k > 2 else alike
+    return of_moments([float(np.mean(s)) for s in scores], sampled, counts, examples, own, size)
 
 
 def of_moments(
@@ -256,25 +260,39 @@ def of_moments(
     examples: np.ndarray,
     own: np.ndarray,
     size: int,
-    rows: float = np.inf,
 ) -> Noise:
-    """The noise of means, of each the sample variance over its seeds; own: what of `examples` these contain, (k,).
-
-    rows: of how many what they share by seed was taken out of these variances, which leaves so much less to know.
-    """
-    found, freedom = np.asarray(sampled), (np.asarray(counts) - 1) * (1 - 1 / rows)
+    """The noise of means, of each the sample variance over its seeds; own: what of `examples` these contain, (k,)."""
+    found, freedom = np.asarray(sampled), np.asarray(counts) - 1
     several = freedom > 0
     weights = np.full((len(found), POINTS), 1 / POINTS)
     weights[several] = posterior(found[several], freedom[several])
     # No mean varies less by its seeds than by what these do to single examples, which N examples tell.
     seeds = np.where(several[:, None], np.maximum(grid() / np.asarray(counts)[:, None], own[:, None]), 0.0)
-    for at in range(1, POINTS):  # what is the same variance by now is one: pairs of rows have fewer to be asked of
+    pooled = float(np.average(found[several], weights=freedom[several])) if several.any() else np.nan
+    count = float(np.mean(np.asarray(counts)[several])) if several.any() else 1.0
+    return Noise(np.asarray(values), examples, *_merged(seeds, weights), size, pooled, count, 1 / size**2)
+
+
+def of_pairs(scores: np.ndarray, examples: np.ndarray, own: np.ndarray, size: int) -> Noise:
+    """That of rows whose scores, (k, S), have the same seeds, compared by these; own: as above."""
+    seeds = scores.shape[1]
+    a, b = np.triu_indices(len(scores), 1)
+    sampled = (scores[a] - scores[b]).var(1, ddof=1)
+    weights = posterior(sampled[:, None], np.array([seeds - 1]))[:, 0]  # each alone
+    variances = np.maximum(grid() / seeds, (own[a] + own[b])[:, None])
+    spread = float(sampled.mean() / 2) if len(a) else float(scores.var(1, ddof=1).mean())
+    made = _merged(variances, weights)
+    return Noise(scores.mean(1), examples, *made, size, spread, seeds, 1 / size**2, paired=True)
+
+
+def _merged(seeds: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Variances in order and their weights, with what is the same variance as one: pairs have fewer to be asked of."""
+    weights = weights.copy()
+    for at in range(1, POINTS):
         same = seeds[:, at] == seeds[:, at - 1]
         weights[same, at] += weights[same, at - 1]
         weights[same, at - 1] = 0.0
-    pooled = float(np.average(found[several], weights=freedom[several])) if several.any() else np.nan
-    count = float(np.mean(np.asarray(counts)[several])) if several.any() else 1.0
-    return Noise(np.asarray(values), examples, seeds, weights, size, pooled, count, 1 / size**2)
+    return seeds, weights
 
 
 def grid() -> np.ndarray:
@@ -304,6 +322,8 @@ def posterior(sampled: np.ndarray, freedom: np.ndarray) -> np.ndarray:
 
 def averaged(parts: Sequence[Noise]) -> Noise:
     """The noise of the rows' means over tasks, whose examples and seeds are independent."""
+    if any(part.paired for part in parts):
+        parts = [part.in_pairs() for part in parts]
     number, whole = len(parts), reduce(_sum, parts)
     known = [part for part in parts if not np.isnan(part.spread)]
     spread, of_means = sum(p.spread for p in known), sum(p.spread / p.count for p in known)
@@ -319,10 +339,36 @@ def averaged(parts: Sequence[Noise]) -> Noise:
 
 
 def _sum(one: Noise, other: Noise) -> Noise:
-    """Of the sums of both: every sum of two variances over seeds, brought together to POINTS of the same mean."""
-    k = len(one.values)
-    sums = (one.seeds[:, :, None] + other.seeds[:, None, :]).reshape(k, -1)
-    weights = (one.weights[:, :, None] * other.weights[:, None, :]).reshape(k, -1)
+    seeds, weights = _fewer(*_sums(one.seeds, one.weights, other.seeds, other.weights))
+    return replace(
+        one,
+        values=one.values + other.values,
+        examples=one.examples + other.examples,
+        seeds=seeds,
+        weights=weights,
+        size=min(one.size, other.size),
+        least=one.least + other.least,
+    )
+
+
+def _place(k: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where pairs of k rows stand among those of np.triu_indices(k, 1)."""
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    return low * (2 * k - low - 1) // 2 + high - low - 1
+
+
+def _sums(
+    one: np.ndarray, weights: np.ndarray, other: np.ndarray, others: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n, M * M) each: every sum of two variances of (n, M) each, and how probable it is."""
+    n = len(one)
+    sums, shares = one[:, :, None] + other[:, None, :], weights[:, :, None] * others[:, None, :]
+    return sums.reshape(n, -1), shares.reshape(n, -1)
+
+
+def _fewer(sums: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of n rows of variances and their weights POINTS of the same mean each."""
+    k = len(sums)
     seeds, shares = np.zeros((k, POINTS)), np.zeros((k, POINTS))
     for row in range(k):
         low, high = sums[row].min(), sums[row].max()
@@ -331,12 +377,4 @@ def _sum(one: Noise, other: Noise) -> Noise:
         shares[row] = np.bincount(group, weights[row], POINTS)
         total = np.bincount(group, weights[row] * sums[row], POINTS)
         seeds[row] = np.divide(total, shares[row], out=np.zeros(POINTS), where=shares[row] > 0)
-    return replace(
-        one,
-        values=one.values + other.values,
-        examples=one.examples + other.examples,
-        seeds=seeds,
-        weights=shares,
-        size=min(one.size, other.size),
-        least=one.least + other.least,
-    )
+    return seeds, shares

@@ -10,7 +10,7 @@ from scipy import stats
 
 from benchmarks.statistics import HARD, SCENARIOS, chosen, drawn, errors, known, power
 from harness.reports.statistics import LEVEL
-from harness.reports.statistics.noise import Noise, apart, averaged, of_moments, of_runs
+from harness.reports.statistics.noise import Noise, averaged, of_moments, of_runs
 from harness.reports.statistics.planning import MOST_SEEDS, Expected, assumed
 
 SIZE = 1000
@@ -67,18 +67,28 @@ def test_the_seeds_own_part_of_the_examples_is_not_counted_twice():
     assert (made.seeds >= 0.8 * 0.7 * 0.3 / 2000 / 5).all()
 
 
-def test_what_a_seed_draws_for_all_rows_is_in_no_difference():
-    draws, own = np.array([-3.0, 0.0, 3.0]), np.array([[1.0, -2.0, 1.0], [-1.0, 2.0, -1.0], [0.0, 0.0, 0.0]])
-    # Without the draws' effect variances of 3, 3 and 0: 4.5, 4.5 and 0 of rows that are alike, of others 6, 6 and none.
-    assert apart(draws + own) == pytest.approx([6.0, 6.0, 0.0])
-    assert apart(draws + own[:2]).sum() == pytest.approx(np.var(own[0] - own[1], ddof=1)) == pytest.approx(12.0)
-    scores = (70 + draws + own)[:2] / 100
-    still, pair = [np.zeros((3, 1000))] * 2, (np.array([0]), np.array([1]))
-    shared, alone = (of_runs(list(scores), still, paired) for paired in (True, False))
-    assert shared.values.tolist() == alone.values.tolist()
-    assert shared.spread == pytest.approx(6e-4) and alone.spread == pytest.approx(12e-4)
-    fewer = of_runs([scores[0], scores[1][:2]], [still[0], still[1][:2]], True)  # not the same seeds: nothing is shared
-    assert fewer.reach(0.1, *pair) == of_runs([scores[0], scores[1][:2]], [still[0], still[1][:2]]).reach(0.1, *pair)
+def test_rows_that_share_what_a_seed_draws_are_compared_by_the_paired_t_test():
+    rng, still = np.random.default_rng(4), np.zeros((5, 10**6))
+    scores = 0.7 + 0.03 * rng.normal(size=5) + 0.01 * rng.normal(size=(4, 5))
+    made, alone = (of_runs(list(scores), [still] * 4, paired) for paired in (True, False))
+    a, b = np.triu_indices(4, 1)
+    pairs = list(zip(a, b, strict=True))
+    expected = [stats.ttest_rel(scores[i], scores[j]).pvalue for i, j in pairs]
+    assert made.p_value(b, a) == pytest.approx(expected, rel=0.05)
+    assert made.values.tolist() == alone.values.tolist() and made.spread < alone.spread / 3
+    assert made.spread == pytest.approx(np.mean([np.var(scores[i] - scores[j], ddof=1) for i, j in pairs]) / 2)
+    some = made.among([3, 1])
+    other = made.p_value(np.array([3]), np.array([1]))
+    assert some.p_value(np.array([0]), np.array([1])) == pytest.approx(other)
+    rows = [scores[0], scores[1][:4]]  # not the same seeds
+    fewer, unpaired = (of_runs(rows, [still, still[:4]], paired) for paired in (True, False))
+    assert fewer.reach(0.1, a[:1], b[:1]) == unpaired.reach(0.1, a[:1], b[:1])
+    # An average of both kinds of tasks has both tasks' variances.
+    both = averaged([alone, made])
+    assert (averaged([made, made]).reach(LEVEL, a, b) < both.reach(LEVEL, a, b)).all()
+    parts = [part.in_pairs() for part in (alone, made)]
+    means = sum((part.seeds * part.weights).sum(1) for part in parts) / 4
+    assert (both.seeds * both.weights).sum(1) == pytest.approx(means)
 
 
 def test_rows_that_answer_every_example_alike_are_not_known_to_answer_all_alike():
