@@ -13,6 +13,7 @@ from harness.planning.planned import Plan
 from harness.planning.recipe import protocol
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
 from harness.search.progress import Progress
+from harness.search.results import samples
 
 POINTS = (1, 2, 5)
 
@@ -29,7 +30,7 @@ def sight(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> lis
         seeds, examples = max((cell.seeds for cell in own), default=0), _examples(task, plan)
         if not seeds or not examples:
             continue
-        expected = measured.get(name) or assumed(examples, len(own))
+        expected = measured.get(name) or assumed(examples, 1 if samples(plan) > 1 else max(len(own), 2))
         by = "measured" if name in measured else "assumed"
         lines.append(f"  {name}, {examples} dev examples, {counted(seeds, 'seed')} ({by}): {_told(expected, seeds)}")
     if not lines:
@@ -68,4 +69,5 @@ def _measured(plan: Plan, ledger: Ledger) -> Iterator[tuple[str, Expected]]:
     for j, tested in table.tested.items():
         column = table.columns[j]
         if column.task and column.selects and len(tested.keys) > 1 and tested.noise.spread >= 0:
-            yield column.task, Expected(tested.noise.spread, tested.noise.shared(), len(tested.keys))
+            rows = 1 if tested.noise.paired else len(tested.keys)
+            yield column.task, Expected(tested.noise.spread, tested.noise.shared(), rows)

@@ -92,7 +92,7 @@ class Noise:
         """(n,) the distance whose `tail` is `level`."""
         found = np.empty(len(a))
         for some in _portions(len(a)):
-            found[some] = _reach(level, *self._mixture(a[some], b[some]))
+            found[some] = mixture_reach(level, *self._mixture(a[some], b[some]))
         return found
 
     def p_value(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -187,7 +187,7 @@ def _tail(distance: np.ndarray, deviations: np.ndarray, weights: np.ndarray) -> 
     return np.einsum("nm,nm->n", weights, ndtr(-distance[:, None] / deviations))
 
 
-def _reach(level: float, deviations: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def mixture_reach(level: float, deviations: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """(n,) the distances whose `_tail` is `level`."""
     def logarithm(distance: np.ndarray) -> np.ndarray:
         return np.log(np.maximum(_tail(distance, deviations, weights), 1e-300))

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import ndtr, stdtrit
 
 from harness.reports.statistics import LEVEL, POWER
-from harness.reports.statistics.noise import Noise, grid, posterior
+from harness.reports.statistics.noise import Noise, grid, mixture_reach, posterior
 
 # Assumed where nothing is measured. The first is the median of the columns of docs/results, to a point.
 SEED_SPREAD, DISAGREEMENT = 0.01, 0.1
@@ -23,7 +22,10 @@ FEW_SEEDS, MOST_ROWS, TABLES = 4, 40, 200
 
 @dataclass(frozen=True)
 class Expected:
-    """The noise of a difference of two rows: the variance of each over seeds, and what the examples add for both."""
+    """The noise of a difference of two rows: the variance of each over seeds, and what the examples add for both.
+
+    rows: of how many the first is learned; 1 where a pair is compared by its own seeds, of which half is each row's.
+    """
 
     spread: float
     shared: float
@@ -54,22 +56,24 @@ def assumed(examples: int, rows: int) -> Expected:
 @lru_cache(maxsize=1024)
 def _by_drawing(expected: Expected, seeds: int) -> float:
     """The difference that the test finds in the share POWER of TABLES tables with this noise."""
-    pairs = _drawn(expected.spread, min(max(expected.rows, 2), MOST_ROWS), seeds)
-    examples = np.eye(len(pairs)) * expected.shared / 2
-    variances = np.broadcast_to(grid() / seeds, pairs.shape)
-    drawn = Noise(np.zeros(len(pairs)), examples, variances, pairs, 0, expected.spread, seeds)
-    first = np.arange(0, len(pairs), 2)
-    needed = drawn.reach(LEVEL / 2, first, first + 1)
+    if expected.rows == 1:
+        of_pairs = _drawn(2 * expected.spread, 1, seeds)[:, 0]
+        deviations = np.sqrt(expected.shared + grid() / seeds)
+        needed = mixture_reach(LEVEL / 2, np.broadcast_to(deviations, of_pairs.shape), of_pairs)
+    else:
+        two = _drawn(expected.spread, min(expected.rows, MOST_ROWS), seeds)[:, :2].reshape(2 * TABLES, -1)
+        examples = np.eye(len(two)) * expected.shared / 2
+        variances = np.broadcast_to(grid() / seeds, two.shape)
+        drawn = Noise(np.zeros(len(two)), examples, variances, two, 0, expected.spread, seeds)
+        first = np.arange(0, len(two), 2)
+        needed = drawn.reach(LEVEL / 2, first, first + 1)
     deviation = max(math.sqrt(2 * expected.spread / seeds + expected.shared), 1e-12)
-
-    def missed(least: float) -> float:
-        return POWER - float(ndtr((least - needed) / deviation).mean())
-
-    return float(brentq(missed, 0.0, needed.max() + 10 * deviation))
+    least = np.linspace(0.0, needed.max() + 10 * deviation, 2000)
+    return float(np.interp(POWER, ndtr((least[:, None] - needed) / deviation).mean(1), least))
 
 
 @lru_cache(maxsize=64)  # tasks of one assumption share it
 def _drawn(spread: float, rows: int, seeds: int) -> np.ndarray:
-    """(2 * TABLES, POINTS) what the test learns of the variances of two rows of each table, one after the other."""
+    """(TABLES, rows, POINTS) what the test learns of the variances of the rows of each table."""
     sampled = np.random.default_rng(0).chisquare(seeds - 1, (TABLES, rows)) * spread / (seeds - 1)
-    return posterior(sampled, np.full(rows, seeds - 1))[:, :2].reshape(2 * TABLES, -1)  # (TABLES, 2, POINTS)
+    return posterior(sampled, np.full(rows, seeds - 1))
