@@ -208,7 +208,12 @@ def _no_more_than(points: float, low: float, high: float) -> str:
 
 
 def summed_up(noise: Noise, *groups: Sequence[int]) -> Noise:
-    """The sums of these pairs of means, as means of their own: (a + d) - (b + c) is (a - b) - (c - d)."""
+    """The sums of these pairs of means, as means of their own: (a + d) - (b + c) is (a - b) - (c - d).
+
+    Raises ValueError for means that are compared by their seeds, as what these do to four at once is not kept.
+    """
+    if noise.paired:
+        raise ValueError("a difference of differences of rows with draws of their own is not tested")
     chosen = np.zeros((len(groups), len(noise.values)))
     for group, row in zip(groups, chosen, strict=True):
         row[list(group)] = 1.0
