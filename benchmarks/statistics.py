@@ -70,12 +70,10 @@ class Drawn:
 
     def noise(self) -> Noise:
         k, seeds = self.scores.shape
-        examples, own = self.examples * np.eye(k), np.full(k, self.own)
+        examples, own, means = self.examples * np.eye(k), np.full(k, self.own), self.scores.mean(1)
         if self.paired:
-            return noise.of_pairs(self.scores, examples, own, self.size)
-        return noise.of_moments(
-            self.scores.mean(1), self.scores.var(1, ddof=1), np.full(k, seeds), examples, own, self.size
-        )
+            return noise.of_pairs(self.scores, examples, np.diag(own), self.size)
+        return noise.of_moments(means, self.scores.var(1, ddof=1), np.full(k, seeds), examples, own, self.size)
 
 
 def drawn(rng: np.random.Generator, scenario: Scenario, rows: int, seeds: int, size: int, better: float = 0.0) -> Drawn:

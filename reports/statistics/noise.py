@@ -241,14 +241,17 @@ def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray], pair
     squares = size * max(size - 1, 1)
     examples = means @ means.T / squares
     counts = np.array([len(of_row) for of_row in scores])
+    if paired and counts[0] > 1 and (counts == counts[0]).all():
+        of_seeds = (np.stack(rows) for rows in zip(*influences, strict=True))  # (k, N) each
+        each = sum(rows @ rows.T for rows in of_seeds) / counts[0] / squares
+        own = (each - examples) / (counts[0] - 1)  # (k, k), what the same seed does to the same examples in two rows
+        return of_pairs(np.stack(scores), examples - own, own, size)
     own = np.zeros(len(scores))  # of each mean, what its seeds do to single examples
     for row, of_row in enumerate(influences):
         if counts[row] > 1:
             each = float((of_row**2).sum(1).mean()) / squares
             own[row] = max(each - examples[row, row], 0.0) / (counts[row] - 1)
     examples[np.diag_indices_from(examples)] -= own
-    if paired and counts[0] > 1 and (counts == counts[0]).all():
-        return of_pairs(np.stack(scores), examples, own, size)
     sampled = [float(np.var(s, ddof=1)) if len(s) > 1 else 0.0 for s in scores]
     return of_moments([float(np.mean(s)) for s in scores], sampled, counts, examples, own, size)
 
@@ -274,12 +277,12 @@ def of_moments(
 
 
 def of_pairs(scores: np.ndarray, examples: np.ndarray, own: np.ndarray, size: int) -> Noise:
-    """That of rows whose scores, (k, S), have the same seeds, compared by these; own: as above."""
+    """That of rows whose scores, (k, S), have the same seeds, compared by these; own: as above, a covariance (k, k)."""
     seeds = scores.shape[1]
     a, b = np.triu_indices(len(scores), 1)
     sampled = (scores[a] - scores[b]).var(1, ddof=1)
     weights = posterior(sampled[:, None], np.array([seeds - 1]))[:, 0]  # each alone
-    variances = np.maximum(grid() / seeds, (own[a] + own[b])[:, None])
+    variances = np.maximum(grid() / seeds, (own[a, a] + own[b, b] - 2 * own[a, b])[:, None])
     spread = float(sampled.mean() / 2) if len(a) else float(scores.var(1, ddof=1).mean())
     made = _merged(variances, weights)
     return Noise(scores.mean(1), examples, *made, size, spread, seeds, 1 / size**2, paired=True)

@@ -91,6 +91,19 @@ def test_rows_that_share_what_a_seed_draws_are_compared_by_the_paired_t_test():
     assert (both.seeds * both.weights).sum(1) == pytest.approx(means)
 
 
+def test_what_a_seed_does_to_the_same_examples_in_two_rows_is_in_no_difference():
+    # Two rows and their difference with nothing, which is one row: the same variance, whatever both share.
+    rng = np.random.default_rng(5)
+    both = rng.normal(size=(6, 400))
+    rows = [(both + rng.normal(size=(6, 400)) + rng.normal(size=400) > 0.3).astype(float) for _ in range(2)]
+    runs = [row.mean(1) for row in rows], [row - row.mean(1, keepdims=True) for row in rows]
+    alone = of_runs([runs[0][0] - runs[0][1]], [runs[1][0] - runs[1][1]])
+    made, pair = of_runs(*runs, True), (np.array([0]), np.array([1]))
+    assert made.variance(*pair)[0] == pytest.approx(alone.examples[0, 0], rel=1e-6)
+    assert made.seeds[0] == pytest.approx(alone.seeds[0]) and made.weights[0] == pytest.approx(alone.weights[0])
+    assert made.spread == pytest.approx(alone.spread / 2)
+
+
 def test_rows_that_answer_every_example_alike_are_not_known_to_answer_all_alike():
     runs = [np.full(3, 0.9375)] * 2, [np.repeat([[0.0625] * 60 + [-0.9375] * 4], 3, 0)] * 2
     made, pair = of_runs(*runs), (np.array([0]), np.array([1]))
@@ -183,16 +196,18 @@ def test_equal_rows_are_told_apart_in_at_most_5_percent(scenario):
         assert found.pair < allowed and found.reference < allowed and found.lost < allowed, (seeds, found)
 
 
-def test_equal_rows_that_answer_real_examples_are_told_apart_in_at_most_5_percent():
+@pytest.mark.parametrize("paired", [False, True])
+def test_equal_rows_that_answer_real_examples_are_told_apart_in_at_most_5_percent(paired: bool):
     # Examples of unequal difficulty, of which half is the row's and half each seed's own; seeds that differ in truth.
+    # paired: what a seed draws moves the same examples in all rows.
     rng, counts, repeats = np.random.default_rng(3), np.zeros(2), 80
     a, b = np.triu_indices(4, 1)
     for _ in range(repeats):
-        hard, right = rng.normal(size=277), []
+        hard, right = rng.normal(size=277) + paired * rng.normal(size=(3, 277)), []
         for _row in range(4):
             own = rng.normal(size=277) + rng.normal(size=(3, 277))
             right.append((hard + own < 0.9 + rng.normal(size=(3, 1)) * 0.1).astype(float))
-        made = of_runs([r.mean(1) for r in right], [r - r.mean(1, keepdims=True) for r in right])
+        made = of_runs([r.mean(1) for r in right], [r - r.mean(1, keepdims=True) for r in right], paired)
         counts += (made.p_value(a, b) < LEVEL).mean(), (made.to_best().corrected < LEVEL).mean()
     assert (counts / repeats < 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)).all()
 
