@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import CellResult, Study, TableRow, Task
-from harness.errors import UserError, check_known, listed, unknown
+from harness.errors import check_known, unknown
 from harness.reports.statistics.summaries import mean_std
 from harness.reports.tables.improvement import by_seed, improvements, less_finished
 from harness.reports.tables.layout import BEST
@@ -168,14 +168,12 @@ def _detectable(tested: Mapping[int, Tested], ranked: Iterable[Key]) -> dict[int
 
 def _reference(asked: str, study: Study, rows: Mapping[str, TableRow]) -> str:
     """The name of the row that others are compared with, "" where the table has none."""
-    if asked in ("", BEST):
-        return asked or (study.relative_to if study.relative_to in rows else "")
-    named = [asked] if asked in rows else [name for name, row in rows.items() if row.label == asked]
-    if not named:
+    named = {**{row.label: name for name, row in rows.items()}, **{name: name for name in rows}}
+    if asked == BEST:
+        return BEST
+    if asked and asked not in named:
         raise unknown("row to compare with", asked, rows)
-    if len(named) > 1:
-        raise UserError(f"{listed(named)} are all labelled {asked!r}: compare with one of them, by its name")
-    return named[0]
+    return named.get(asked or study.relative_to, "")
 
 
 def _in_vain(provenance: Provenance, reference: str, rows: Mapping[str, TableRow]) -> Provenance:

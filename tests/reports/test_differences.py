@@ -46,14 +46,6 @@ def test_where_the_reference_has_one_place_all_stand_against_it():
     assert "Each row minus Vanilla KD, with 95% intervals" in render(against("vanilla_kd", cells, study), "markdown")
 
 
-def test_a_label_of_several_rows_is_refused_with_their_names():
-    study = replace(STUDY, rows=(VANILLA, replace(HID, label="Hidden"), replace(ATT, label="Hidden")))
-    cells = [cell(row, "sst2", (50, 52)) for row in study.rows]
-    with pytest.raises(UserError, match=f"{HID.name} and {ATT.name} are all labelled 'Hidden'"):
-        against("Hidden", cells, study)
-    assert against(ATT.name, cells, study).against == ATT.name
-
-
 @pytest.mark.parametrize("changes", [{"seeds": ()}, {"wanted_seeds": 3}, {"seeds": (), "refused": "no"}])
 def test_a_row_whose_own_reference_is_not_finished_stands_against_none(changes):
     both = ((VANILLA, (50, 52)), (HID, (60, 62)))
