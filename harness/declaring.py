@@ -132,8 +132,9 @@ def methods(who: str, plugin: type, base: type, needed: Sequence[str] = (), apar
             continue
         if isinstance(ours, classmethod) and not isinstance(own, (classmethod, staticmethod)):
             raise UserError(f"{who}: {method} must be a class method: write @classmethod above it")
-        if not isinstance(own, staticmethod):
-            takes(who, method, getattr(own, "__func__", own), list(inspect.signature(function).parameters))
+        wanted = inspect.signature(function).parameters
+        if not isinstance(own, staticmethod) and not any(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in wanted.values()):
+            takes(who, method, getattr(own, "__func__", own), list(wanted))
 
 
 def takes(who: str, method: str, own: Any, wanted: Sequence[str]) -> None:

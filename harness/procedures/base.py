@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness import combine
-from harness.contracts import Hyperparameter, LayerMap, TableRow, Task
+from harness import combine, declaring
+from harness.answers import Faulty, ask
+from harness.contracts import Hyperparameter, LayerMap, ModelInfo, TableRow, Task
 from harness.data.tasks import as_asked
 from harness.errors import UserError
 from harness.registry import PROCEDURES, file_of
@@ -62,7 +63,7 @@ class Procedure(ABC):
         if student is None:
             return own | {name: h for name, h in self.settings.items() if not name.startswith("augmentation")}
         declared = dict(self.settings) | own
-        for expression in (*self.objectives(objective), general):
+        for expression in (*_objectives(self, objective), general):
             declared |= combine.declared(combine.parse(expression))
         return declared
 
@@ -100,13 +101,63 @@ def procedure(name: str) -> Callable[[type[Procedure]], type[Procedure]]:
     """Register a subclass of Procedure. Raises UserError for anything else or a taken name."""
 
     def register(plugin: type[Procedure]) -> type[Procedure]:
+        who = declaring.name("procedure", name, file := file_of(plugin))
         if not (inspect.isclass(plugin) and issubclass(plugin, Procedure)):
             raise UserError(f"procedure {name!r} must be a subclass of Procedure, not {plugin!r}")
+        for base in plugin.__mro__[1:]:
+            if issubclass(base, Procedure):
+                declaring.methods(who, plugin, base)
         plugin.name = name
-        PROCEDURES.add(name, plugin(), file_of(plugin))
+        PROCEDURES.add(name, plugin(), file)
         return plugin
 
     return register
+
+
+def stages_of(
+    procedure: Procedure, objective: str, layers: LayerMap, student: ModelInfo, teacher: ModelInfo
+) -> Sequence[PlannedStage]:
+    """The parts of a run. Raises Faulty where a procedure plans what cannot be trained, or not what it says."""
+    planned: Any = ask(PROCEDURES, procedure.name, "stages", Sequence, lambda: procedure.stages(objective, layers))
+    who = f"{PROCEDURES.called(procedure.name)}: stages"
+    if not planned or any(not isinstance(stage, PlannedStage) for stage in planned):
+        raise Faulty(f"{who} returned {planned!r}, but must return PlannedStages, one at least")
+    told = {name for one in _objectives(procedure, objective) for _, name in combine.parse(one)}
+    for stage in planned:
+        if trouble := _trouble(stage, student.layers, teacher.layers):
+            raise Faulty(f"{who} returned stage {stage.name!r} whose {trouble}")
+        if untold := {name for _, name in combine.parse(stage.objective)} - told:
+            raise Faulty(f"{who} trains by {min(untold)}, which objectives must name: its code is of what a run is")
+    if not planned[-1].selects:
+        raise Faulty(f"{who} returned {planned[-1].name!r} as the last, which must choose an epoch (selects=True)")
+    return tuple(planned)
+
+
+def _trouble(stage: PlannedStage, ours: int, theirs: int) -> str:
+    """Why a stage of models of so many layers holds nothing that can be trained, or ""."""
+    for what in ("name", "objective"):
+        if not isinstance(given := getattr(stage, what), str):
+            return f"{what} must be a word, not {given!r}"
+    if type(stage.parts) is not int or stage.parts < 1:
+        return f"parts must be a whole number of at least 1, not {stage.parts!r}"
+    if type(stage.part) is not int or not 0 <= stage.part < stage.parts:
+        return f"part must be a whole number from 0 to {stage.parts - 1}, not {stage.part!r}"
+    if not isinstance(stage.layers, LayerMap):
+        return f"layers must be a LayerMap, not {stage.layers!r}"
+    if lacking := [pair for pair in stage.layers.pairs if not (0 <= pair[0] <= ours and 0 <= pair[1] <= theirs)]:
+        return f"layers pair {lacking[0]}, of a student of {ours} layers and a teacher of {theirs}"
+    if lacking := [layer for layer in stage.frozen if layer not in range(ours + 1)]:
+        return f"frozen names layer {lacking[0]!r} of a student of {ours}"
+    return ""
+
+
+def _objectives(procedure: Procedure, objective: str) -> Sequence[str]:
+    """Those that a row of this one trains by. Raises Faulty where a procedure says something else."""
+    found: Any = ask(PROCEDURES, procedure.name, "objectives", Sequence, lambda: procedure.objectives(objective))
+    if isinstance(found, str) or any(not isinstance(one, str) for one in found):
+        told = f"objectives returned {found!r}, but must return a tuple of words"
+        raise Faulty(f"{PROCEDURES.called(procedure.name)}: {told}")
+    return found
 
 
 def own_settings(student: Any) -> dict[str, Hyperparameter]:

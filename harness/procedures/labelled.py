@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness import combine, pairing
 from harness.contracts import LayerMap, ModelInfo, TableRow, Task, Want
 from harness.errors import UserError
 from harness.planning.planned import size_of
-from harness.procedures.base import PlannedStage, Procedure, procedure
+from harness.procedures.base import PlannedStage, Procedure, procedure, stages_of
 from harness.registry import OBJECTIVES
 from harness.runs import ONE_STAGE, PRETRAINED, RunId, StudentRun
 from harness.runs.settings import LABELS, PREDICTION
@@ -17,6 +17,15 @@ from harness.runs.settings import LABELS, PREDICTION
 if TYPE_CHECKING:
     from harness.planning.cells import Cells
     from harness.planning.choices import Choice
+
+
+def _unfrozen(student: Any, stages: Sequence[PlannedStage]) -> str:
+    """Why no stage can leave layers of a student as they are, where one is to, or ""."""
+    from harness.modeling.bases import Student  # loads torch, which early refusals must not wait for
+
+    if not any(stage.frozen for stage in stages) or student.layer_weights is not Student.layer_weights:
+        return ""
+    return f"a stage leaves layers as they are, and {student.name} does not say which weights they have (layer_weights)"
 
 
 class Labelled(Procedure):
@@ -61,7 +70,8 @@ class Labelled(Procedure):
         built = student.built_like(choice.base, layers)
         refused = refused or pairing.refusal_of_layers(objective, layers, built, teacher)
         refused = refused or cells.refused_analysis(task) or cells.prerequisites.refused_answers(task)
-        stages = self.on_task.stages(objective, layers)
+        stages = stages_of(self.on_task, objective, layers, described, teacher)
+        refused = refused or _unfrozen(student, stages)
         self.lengthen(choice, stages)
         unread, mark = self._lose_labels(choice, task, self.on_task.objectives(objective))
         want = Want()

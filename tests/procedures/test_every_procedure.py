@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from harness.contracts import LayerMap
+from harness.contracts import LayerMap, ModelInfo
 from harness.errors import UserError
-from harness.procedures.base import Procedure, procedure
+from harness.procedures.base import PlannedStage, Procedure, procedure, stages_of
 from harness.registry import PROCEDURES
 
 LAYERS = LayerMap(((1, 2), (2, 4)))
+STAGE = PlannedStage("prediction", "vanilla_kd", LAYERS, selects=True)
+STUDENT, TEACHER = (
+    ModelInfo(name="", layers=layers, width=8, heads=2, vocabulary=9, labels=2, emits=frozenset(), tokenizer="")
+    for layers in (2, 4)
+)
 
 
 @pytest.mark.parametrize("name", PROCEDURES.names())
@@ -48,3 +54,47 @@ def test_a_mistaken_procedure_is_refused() -> None:
         procedure("mine")(SimpleNamespace)  # type: ignore[type-var]
     with pytest.raises(UserError, match="unknown procedure 'two_stages'.*two_stage"):
         PROCEDURES.get("two_stages")
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "said"),
+    [
+        ("stages", [], r"stages returned \[\], but must return PlannedStages, one at least"),
+        ("stages", ["prediction"], "but must return PlannedStages"),
+        ("stages", [replace(STAGE, parts=0)], "stage 'prediction' whose parts must be a whole number of at least 1"),
+        ("stages", [replace(STAGE, parts=-1)], "whose parts must be"),
+        ("stages", [replace(STAGE, parts=2, part=2)], "whose part must be a whole number from 0 to 1, not 2"),
+        ("stages", [replace(STAGE, layers=None)], "whose layers must be a LayerMap, not None"),
+        ("stages", [replace(STAGE, layers=LayerMap(((3, 2),)))], r"pair \(3, 2\), of a student of 2 layers and a"),
+        ("stages", [replace(STAGE, frozen=(3,))], "whose frozen names layer 3 of a student of 2"),
+        ("stages", [replace(STAGE, objective="hid_seq")], "trains by hid_seq, which objectives must name"),
+        ("stages", [replace(STAGE, selects=False)], "as the last, which must choose an epoch"),
+        ("objectives", "vanilla_kd", "objectives returned 'vanilla_kd', but must return a tuple of words"),
+        ("objectives", None, "objectives returned None, but must return a Sequence"),
+    ],
+)
+def test_a_procedure_that_plans_what_cannot_be_trained(
+    method: str, answer: object, said: str, as_before: None
+) -> None:
+    def answered(self: object, *_: object) -> object:
+        return answer
+
+    mine = procedure("plans_amiss")(type("Mine", (type(PROCEDURES.get("one_stage")),), {}))
+    setattr(mine, method, answered)
+    with pytest.raises(UserError, match=f"procedure 'plans_amiss' in .*: .*{said}"):
+        stages_of(PROCEDURES.get("plans_amiss"), "vanilla_kd", LAYERS, STUDENT, TEACHER)
+
+
+def test_a_procedure_whose_methods_take_something_else(as_before: None) -> None:
+    class Mine(Procedure):
+        def stages(self, objective: str) -> list[PlannedStage]:  # type: ignore[override]
+            return []
+
+    with pytest.raises(UserError, match="procedure 'mine' in .* has no cell, which every Procedure must have"):
+        procedure("mine")(Mine)
+    Mine.cell = lambda self, choice, task, cells: None  # type: ignore[method-assign]
+    Mine.__abstractmethods__ = frozenset()
+    with pytest.raises(UserError, match=r"stages takes \(self, objective\) but must take \(self, objective, layers\)"):
+        procedure("mine")(Mine)
+    with pytest.raises(UserError, match="its name must have no '/'"):
+        procedure("a/b")(Mine)
