@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,14 @@ from harness.registry import ALL, OBJECTIVES, TEACHERS, Registry
 # What a ModelInfo says of a model, and how its configuration calls that.
 SIZES = {
     "layers": "num_hidden_layers", "width": "hidden_size", "heads": "num_attention_heads", "vocabulary": "vocab_size",
+}  # fmt: skip
+
+# The settings of a pre-training: their type, and between what they are.
+_WHOLE = (int, 1, 10**9)
+PRETRAINING: dict[str, tuple[Any, float, float]] = {
+    "examples": _WHOLE, "steps": _WHOLE, "batch_size": _WHOLE, "max_length": (int, 4, 65_536),
+    "learning_rate": ((int, float), 0.0, 100.0), "warmup_ratio": ((int, float), 0.0, 1.0),
+    "weight_decay": ((int, float), 0.0, 100.0), "mask_probability": ((int, float), 0.01, 0.9),
 }  # fmt: skip
 
 
@@ -86,6 +94,39 @@ def parts_of(teacher: Any) -> Sequence[Path] | None:
     if not (found is None or listed):
         raise Faulty(f"{TEACHERS.called(teacher.name)}: parts returned {found!r}, but must return Paths, or None")
     return found
+
+
+def answered(teacher: Any, task: Task) -> bool:
+    """Whether a teacher's weights answer a task as they are. Raises Faulty where it says neither."""
+    found: bool = ask(TEACHERS, teacher.name, "answers", bool, lambda: teacher.answers(task))
+    return found
+
+
+def pretraining_of(teacher: Any) -> Mapping[str, Any] | None:
+    """The settings of a teacher's pre-training, or None. Raises Faulty where they are not all that it has."""
+    found = ask(TEACHERS, teacher.name, "pretraining", object, teacher.pretraining)
+    if found is None or TEACHERS.ships(teacher.name):
+        return found  # type: ignore[no-any-return]
+    who = f"{TEACHERS.called(teacher.name)}: pretraining returned"
+    if not isinstance(found, Mapping):
+        raise Faulty(f"{who} {found!r}, but must return a Mapping of settings, or None")
+    for name, (kind, low, high) in PRETRAINING.items():
+        if name not in found:
+            raise Faulty(f"{who} no {name!r}: it must have {', '.join(PRETRAINING)}")
+        value = found[name]
+        if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
+            raise Faulty(f"{who} {name} {value!r}, but it must be a number from {low:g} to {high:g}")
+    return found
+
+
+def check_members(teacher: Any) -> None:
+    """Raise Faulty for members of an ensemble that are no teachers."""
+    from harness.modeling.bases import Teacher  # loads torch, which early refusals must not wait for
+
+    found = teacher.members
+    if not isinstance(found, (list, tuple)) or any(not isinstance(one, Teacher) for one in found):
+        told = f"members is a sequence of teachers, not {found!r}: harness.registry.teacher_named makes one of a name"
+        raise Faulty(f"{TEACHERS.called(teacher.name)}: {told}")
 
 
 def wanted(name: str, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> tuple[Want, Want]:

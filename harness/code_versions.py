@@ -188,10 +188,21 @@ def plugins(run: Run) -> list[tuple[Registry[Any], str]]:
         found.append((TEACHERS, run.learns_from.name))
     if run.by_procedure:
         found.append((PROCEDURES, run.by_procedure))
+    found += _performed_by(type(run))
     names = (name for expression in run.expressions() for _, name in combine.parse(expression))
     # Ours are a part of the engine, harness.data; what --tasks names is data alone.
     tasks = [name for name in run.data_of if name in TASKS.names() and not TASKS.ships(name)]
     return [*found, *((OBJECTIVES, name) for name in names), *((TASKS, name) for name in tasks)]
+
+
+@functools.cache
+def _performed_by(kind: type[Run]) -> tuple[tuple[Registry[Any], str], ...]:
+    """The procedures of users whose code brings a kind of run: it says how that is performed, whatever its stages."""
+    own = Path(file_of(kind))
+    if ours(own):
+        return ()
+    theirs = (name for name, (_, origin) in sorted(PROCEDURES.known().items()) if not PROCEDURES.ships(name))
+    return tuple((PROCEDURES, name) for name in theirs if own in modules(PROCEDURES.origin(name)))
 
 
 def outside(run: Run) -> dict[str, str]:
@@ -271,6 +282,16 @@ def check_plugins(run: Run) -> None:
     for name in sorted({*planned, *found}):
         if planned.get(name) != found.get(name):
             raise UserError(f"the code of {name} changed since the study was planned; give the command again")
+
+
+def opened_otherwise(run: Run) -> list[str]:
+    """The users' plugins that open and ask what a run left, and are others than when it was planned.
+
+    What it was trained by is in its weights.
+    """
+    planned, found = run.plugins or {}, outside(run)
+    theirs = [name for name in planned if not name.startswith((OBJECTIVES.kind, PROCEDURES.kind))]
+    return sorted(name for name in theirs if planned[name] != found.get(name))
 
 
 def read_later(run: Run) -> dict[Path, str]:

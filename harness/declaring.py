@@ -133,7 +133,8 @@ def methods(who: str, plugin: type, base: type, needed: Sequence[str] = (), apar
         if isinstance(ours, classmethod) and not isinstance(own, (classmethod, staticmethod)):
             raise UserError(f"{who}: {method} must be a class method: write @classmethod above it")
         wanted = inspect.signature(function).parameters
-        if not isinstance(own, staticmethod) and not any(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in wanted.values()):
+        by_name = any(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in wanted.values())
+        if not (by_name or isinstance(own, staticmethod)):
             takes(who, method, getattr(own, "__func__", own), list(wanted))
 
 
@@ -177,6 +178,7 @@ def study(declared: Study, file: str) -> None:
     if not isinstance(declared.rows, (tuple, list)) or any(not isinstance(row, TableRow) for row in declared.rows):
         raise UserError(f"{who}: rows is a tuple of rows, as in (Row('kd', 'vanilla_kd', 'Vanilla KD'),)")
     rows = words(who, "rows", [row.name for row in declared.rows])
+    words(who, "labels of rows", [row.label for row in declared.rows])  # which tables and figures tell them apart by
     words(who, "students", declared.students)
     words(who, "relative_to", [declared.relative_to] if declared.relative_to else [], among=rows)
     if declared.layout not in ("lines", "matrix"):

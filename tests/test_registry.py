@@ -300,6 +300,7 @@ study(Study(
     ("was", "now", "message"),
     [
         ('Row("hid_cls"', 'Row("vanilla_kd"', "rows names 'vanilla_kd' twice"),
+        ('"Hid-CLS"', '"Vanilla KD"', "labels of rows names 'Vanilla KD' twice"),
         ('"outside"', '"../outside"', r"study '\.\./outside' in .*: its name must have no '/'"),
         ('"outside"', '" outside"', "must begin with a letter or digit, and end without a space"),
         ("profiles={", "profiles={'a/b': 3, ", "profile 'a/b' in study 'outside' in .*: its name must have no '/'"),

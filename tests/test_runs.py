@@ -30,6 +30,7 @@ from harness.runs import (
     PretrainingRun,
     Run,
     SpeedRun,
+    StudentRun,
     TeacherRun,
     UntunedRun,
 )
@@ -131,3 +132,12 @@ def test_what_performs_a_kind_of_run_takes_it_and_the_work(kind: str) -> None:
     module, _, function = Run.known[kind].performed_by.partition(":")
     found = getattr(import_module(f"harness.jobs.{module}"), function)
     assert list(inspect.signature(found).parameters)[:2] == ["run", "work"]
+
+
+def test_a_kind_that_could_be_taken_for_another_is_refused() -> None:
+    """It is read by its kind alone: another's run would be performed in its place."""
+    with pytest.raises(UserError, match=r"Mine in .*test_runs.py has no kind of its own"):
+        type("Mine", (StudentRun,), {"__module__": __name__})
+    with pytest.raises(UserError, match=r"Mine in .*test_runs.py has the kind 'student' of StudentRun"):
+        type("Mine", (StudentRun,), {"__module__": __name__, "kind": "student"})
+    assert Run.known["student"] is StudentRun

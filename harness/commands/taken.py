@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import registry
+from harness import code_versions, registry
 from harness.commands.recorded import find, tasks_of
 from harness.commands.telling import say
 from harness.contracts import Task
-from harness.errors import UserError
+from harness.errors import UserError, listed
 from harness.executors.local import LocalExecutor
 from harness.files import checksums, remove
 from harness.ledger import Ledger, packed
@@ -123,6 +123,11 @@ def opened(one: Taken) -> Iterator[tuple[Opened, Record]]:
             if not (trouble := one.ledger.trouble_with_weights(one.run)):  # taken away as they were opened
                 raise
         else:
+            if changed := code_versions.opened_otherwise(one.made):
+                say(
+                    f"the code of {listed(changed)} is another now than when run {one.run} was made: what follows is "
+                    "of its weights with the new code"
+                )
             yield student, one.record
             return
     say(f"the weights of run {one.run} {trouble}: it is made again")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import registry
 from harness.commands.recorded import chosen_on, find, recorded, say_damage
 from harness.commands.telling import tell
 from harness.errors import counted
@@ -53,7 +54,8 @@ def status(options: Namespace) -> int:
     if any(held.values()):
         print(f"weights kept: {counted(sum(map(bool, held.values())), 'run')}, {sum(held.values()) / 1e6:.1f} MB")
     _tell_going(plan, ledger, index, seen)
-    for sentence in (*edited(plan), *edited_plugins(plan), *ledger.damaged.values()):
+    changed = results.redeclared(plan, registry.STUDIES.get(plan.study))
+    for sentence in (*changed, *edited(plan), *edited_plugins(plan), *ledger.damaged.values()):
         tell(sentence)
     return 0
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -53,7 +54,7 @@ def _checked(specification: JSON, workspace: Workspace, tell: Tell) -> Performed
     rests_on = inputs.check(run, workspace)
     # What other code stored of teachers and texts may be other than what this one would.
     work = Work(replace(workspace, cache=workspace.cache / code_versions.of_stored(workspace.teacher.name)), tell)
-    record, predictions = _performed(run, work)
+    record, predictions = _left(run, _performed(run, work))
     try:
         code_versions.check_read_later(to_be_read)
     except UserError:
@@ -73,6 +74,16 @@ def _checked(specification: JSON, workspace: Workspace, tell: Tell) -> Performed
         "versions": machine.versions(),
         "code": code_versions.of_run(run) | (opened.by_plugins(run) if opened else {}),
     }, predictions
+
+
+def _left(run: Run, left: Any) -> Performed:
+    """What the run leaves, which of a kind of yours may be something else. Raises TrainingFailure then."""
+    who = f"{type(run).__name__}.perform"
+    if not (isinstance(left, tuple) and len(left) == 2 and isinstance(left[0], dict)):
+        raise TrainingFailure(f"{who} returned {left!r:.80}, but must return (its record, its predictions)")
+    if lacking := [what for what in ("metrics", "selection", "best") if run.scored and what not in left[0]]:
+        raise TrainingFailure(f"{who} returned a record without {lacking[0]!r}, which a table tells")
+    return left
 
 
 def _performed(run: Run, work: Work) -> Performed:

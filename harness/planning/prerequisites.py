@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from harness.answers import ask
+from harness.answers import Faulty, answered, ask, pretraining_of
 from harness.code_versions import identified
 from harness.contracts import Hyperparameter, Task
 from harness.data.tasks import CORPUS, as_asked, get_task
@@ -134,12 +134,12 @@ class Prerequisites:
         )
 
     def _answers(self, source: Any, task: Task) -> bool:
-        return self._ask(lambda: bool(source.answers(task)), otherwise=not task.labelled)
+        return self._ask(lambda: answered(source, task), otherwise=not task.labelled)
 
     def _tell_unused_head(self, source: Any, task: Task) -> None:
         """Note that a head is replaced which would answer the task, were it without labels: it may be meant."""
         meant = task.labelled and task.classification
-        if meant and self._ask(lambda: bool(source.answers(replace(task, labelled=False))), otherwise=False):
+        if meant and self._ask(lambda: answered(source, replace(task, labelled=False)), otherwise=False):
             self.notices[
                 f"the head of teacher {source.argument or source.name} is not used for {task.name}, but a fresh one is "
                 "fine-tuned, as its config.json does not say that it was trained for this; where its outputs are "
@@ -297,7 +297,7 @@ class Prerequisites:
 
     def _base(self, source: Any) -> tuple[BaseTeacher, list[RunId]]:
         base = BaseTeacher(name=source.name, content=self.contents.teacher(source))
-        pretraining = source.pretraining()
+        pretraining = pretraining_of(source)
         if pretraining is None:
             return base, []
         run = self.add(PretrainingRun(teacher=base, settings=Settings(pretraining), seed=0), [])
@@ -307,6 +307,8 @@ class Prerequisites:
         """The teacher's answer; `otherwise` in a lenient plan where it cannot be read."""
         try:
             return question()
+        except Faulty:
+            raise
         except UserError:
             if not self.contents.lenient:
                 raise

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.answers import check_members
 from harness.contracts import Task
 from harness.errors import UserError
 from harness.registry import HUB, TEACHERS, teacher_named
@@ -44,9 +45,9 @@ class Teachers:
                 raise UserError(f"--teacher names one for {task}, which is none of the tasks: {', '.join(tasks)}")
         if lacking := [task for task in tasks if named and task not in named]:
             raise UserError(f"--teacher names none for task {lacking[0]}: add {lacking[0]}=FOLDER to the others")
-        self.own: Mapping[str, Any] = {task: teacher_named(named[task]) for task in tasks if named}
+        self.own: Mapping[str, Any] = {task: _made(named[task]) for task in tasks if named}
         one = words if isinstance(words, str) else words[0]
-        self.first: Any = next(iter(self.own.values())) if self.own else teacher_named(one)
+        self.first: Any = next(iter(self.own.values())) if self.own else _made(one)
         labels = {task: _label(teacher, named[task]) for task, teacher in self.own.items()}
         self.label = ", ".join(f"{t}={label}" for t, label in labels.items()) or _label(self.first, one)
 
@@ -78,10 +79,18 @@ class Teachers:
         return made_for.pop() if len(made_for) == 1 else ""
 
 
+def _made(word: str) -> Any:
+    """The teacher of a word. Raises UserError for what is none, or an ensemble of what is none."""
+    made = teacher_named(word)
+    if made.members:
+        check_members(made)
+    return made
+
+
 def _label(teacher: Any, word: str) -> str:
     """What tables call a teacher: a folder by its name, whatever machine it is on."""
-    if teacher.members:
-        parts = zip(teacher.members, teacher.argument.split("+"), strict=True)
+    if teacher.members and len(words := teacher.argument.split("+")) == len(teacher.members):
+        parts = zip(teacher.members, words, strict=True)
         return " + ".join(_label(one, part.strip()) for one, part in parts)
     folder = Path(teacher.argument)
     word = teacher.argument if teacher.name == HUB else word

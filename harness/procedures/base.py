@@ -122,6 +122,8 @@ def stages_of(
     who = f"{PROCEDURES.called(procedure.name)}: stages"
     if not planned or any(not isinstance(stage, PlannedStage) for stage in planned):
         raise Faulty(f"{who} returned {planned!r}, but must return PlannedStages, one at least")
+    if tuple(procedure.stages(objective, layers)) != tuple(planned):  # a run asks them again, in another process
+        raise Faulty(f"{who} returned other stages when asked again: they must follow from objective and layers alone")
     told = {name for one in _objectives(procedure, objective) for _, name in combine.parse(one)}
     for stage in planned:
         if trouble := _trouble(stage, student.layers, teacher.layers):

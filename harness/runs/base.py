@@ -7,6 +7,7 @@ procedure may bring kinds of its own: a subclass of `Run` with a `kind` is known
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -79,8 +80,15 @@ class Run:
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        if "kind" in vars(cls):
-            Run.known[cls.kind] = cls
+        who = f"{cls.__qualname__} in {sys.modules[cls.__module__].__dict__.get('__file__', cls.__module__)}"
+        if "kind" not in vars(cls):
+            if cls.kind:  # its runs would be read, and performed, as those that it is derived from
+                raise UserError(f"{who} has no kind of its own, as in kind: ClassVar[str] = 'mine', but every Run must")
+            return
+        taken = Run.known.get(cls.kind)
+        if taken and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise UserError(f"{who} has the kind {cls.kind!r} of {taken.__qualname__}: give it one of its own")
+        Run.known[cls.kind] = cls
 
     @classmethod
     def read(cls, specification: JSON) -> Run:

@@ -89,7 +89,10 @@ def misnamed(plan: Plan, study: Study) -> tuple[str, ...]:
 
 def redeclared(plan: Plan, study: Study) -> tuple[str, ...]:
     """What a table says where the study asks for something else by now than when its runs were planned."""
-    if plan.declaration in ("", declaration_of(study, plan.profile)):
+    first = {task: shown if isinstance(shown, str) else shown[0] for task, shown in study.metrics.items()}
+    chosen = {cell.task: cell.metric for cell in plan.cells if cell.metric != AGREEMENT}
+    alike = all(first.get(task, metric) == metric for task, metric in chosen.items())
+    if alike and plan.declaration in ("", declaration_of(study, plan.profile)):
         return ()
     return (
         f"Study {plan.study} was changed since these runs were planned, and asks for others now: harness run makes "

@@ -111,6 +111,13 @@ ODD = {
     "no examples": ("return None", "Reviews of task reviews: examples of train are None, where"),
     "no place": ("return [('a fine film', 'good')]", r"examples of train: \('a fine .* is none: it must be a place"),
     "no list": ("return [('x', 'a fine film', 'good')]", r"examples of train: \('x', 'a .* is none: it must be"),
+    "one label": ("return FOUND[:1]", "'reviews' in .*: task reviews: all examples of train have one label, good: no"),
+    "an empty text": ("return [*FOUND, ('z', [' '], 'good')]", "z: a text is empty"),
+    "few groups": (
+        "return FOUND\n\n    def groups(self, task):\n        import numpy\n        return numpy.arange(3)",
+        r"groups returned an array of int64, \(3,\), but must return an array of int64, \(2,\), one for each example",
+    ),
+    "no array": ("return FOUND\n\n    def groups(self, task):\n        return [0, 1]", r"groups returned \[0, 1\], "),
     "no hash": ("return FOUND\n\n    def content(self, task):\n        pass", r"'reviews' in .* content returned None"),
 }
 

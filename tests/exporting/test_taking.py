@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -353,3 +354,22 @@ def test_a_run_on_several_tasks_is_taken_by_the_cell_of_one(tmp_path: Path) -> N
     with pytest.raises(UserError, match=r"several tasks: .*: cell-rte on rte, cell-sst2 on sst2"):
         taken(ledger.out, run_of("vanilla_kd"))
     assert taken(ledger.out, "cell-sst2").task.name == "sst2"
+
+
+def test_a_students_code_that_is_another_than_that_of_its_weights_is_told(forked: Harness, tmp_path: Path) -> None:
+    """They open all the same, and would answer otherwise without a word."""
+    text = (files("harness.students") / "template.txt").read_text(encoding="utf-8")
+    (plugin := tmp_path / "mine.py").write_text(text.replace("CLASS", "Mine").replace("NAME", "mine"))
+    words = ("--students", "mine", "--inits", "random", "--objectives", "vanilla_kd", "--plugin", "mine.py")
+    small = ("--tasks", "sentiment", "--trials", "1", "--seeds", "1", "--set", "train_examples=32", "epochs=1")
+    done = forked("run", "--study", STUDY, *words, *small, "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    name, found = cell_of(tmp_path / "out", "sentiment")
+    (tmp_path / "in.txt").write_text("the film was great .\n")
+    asked = ("predict", name, "--input", "in.txt", "--out", "out")
+    before = forked(*asked, cwd=tmp_path)
+    assert before.returncode == 0 and "code" not in before.stderr, before.stderr
+    plugin.write_text(plugin.read_text().replace("sentence = self.body(", "sentence = -self.body("))
+    after = forked(*asked, cwd=tmp_path)
+    assert after.returncode == 0 and after.stdout != before.stdout, after.stderr
+    assert "the code of student mine is another now than when run " in after.stderr

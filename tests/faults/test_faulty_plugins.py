@@ -16,7 +16,7 @@ from tests.results import done, records, refused
 STUDY = ("--study", "objectives_vs_init", "--tasks", "sentiment")
 TEACHER = """
 from harness.registry import teacher
-from harness.teachers.embedded import EmbeddedTeacher
+from harness.teachers.embedded import PRETRAINING, EmbeddedTeacher
 
 @teacher("mine")
 class Mine(EmbeddedTeacher):
@@ -95,12 +95,23 @@ def test_a_student_that_answers_amiss(was: str, now: str, said: str, forked: Har
             "super().configuration() | {'num_hidden_layers': 12}",
             "info says layers=4, but configuration, of which students are built, 12",
         ),
+        ("answers(self, task)", "None", "answers returned None, but must return a bool"),
+        ("pretraining(self)", "3", "pretraining returned 3, but must return a Mapping of settings, or None"),
+        ("pretraining(self)", "{'steps': 9}", "pretraining returned no 'examples': it must have examples, steps, "),
+        (
+            "pretraining(self)",
+            "{**PRETRAINING, 'steps': 0}",
+            "pretraining returned steps 0, but it must be a number from 1 to 1e+09",
+        ),
+        ("members(self)", "('a', 'b')", "members is a sequence of teachers, not ('a', 'b'): "),
         ("parts(self)", "'weights'", "parts returned 'weights', but must return Paths, or None"),
         ("__init__(self)", "None", "__init__ takes (self) but must take (self, argument)"),
     ],
 )
 def test_a_teacher_that_answers_amiss(method: str, answer: str, said: str, forked: Harness, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(TEACHER.replace("METHOD", method).replace("ANSWER", answer))
+    text = TEACHER.replace("METHOD", method).replace("ANSWER", answer)
+    text = text.replace("    def members", "    @property\n    def members")
+    (tmp_path / "mine.py").write_text(text)
     words = ("--teacher", "mine", "--inits", "every", "--objectives", "hid_cls", "--plugin", "mine.py")
     refused(forked("plan", *STUDY, *words, cwd=tmp_path), "teacher 'mine' in", "mine.py", said)
 

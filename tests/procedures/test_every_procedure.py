@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from harness.code_versions import fingerprint, outside
 from harness.contracts import LayerMap, ModelInfo
 from harness.errors import UserError
 from harness.procedures.base import PlannedStage, Procedure, procedure, stages_of
-from harness.registry import PROCEDURES
+from harness.registry import PROCEDURES, load_file
+from harness.runs import Run, StudentRun
+from tests.training.builders import a_run
 
 LAYERS = LayerMap(((1, 2), (2, 4)))
 STAGE = PlannedStage("prediction", "vanilla_kd", LAYERS, selects=True)
@@ -85,6 +89,19 @@ def test_a_procedure_that_plans_what_cannot_be_trained(
         stages_of(PROCEDURES.get("plans_amiss"), "vanilla_kd", LAYERS, STUDENT, TEACHER)
 
 
+def test_a_procedure_that_plans_otherwise_each_time(as_before: None) -> None:
+    class Mine(type(PROCEDURES.get("one_stage"))):  # type: ignore[misc]
+        asked = 0
+
+        def stages(self, objective: str, layers: LayerMap) -> list[PlannedStage]:
+            self.asked += 1
+            return [STAGE] * self.asked
+
+    procedure("counts")(Mine)
+    with pytest.raises(UserError, match="'counts' in .*: stages returned other stages when asked again"):
+        stages_of(PROCEDURES.get("counts"), "vanilla_kd", LAYERS, STUDENT, TEACHER)
+
+
 def test_a_procedure_whose_methods_take_something_else(as_before: None) -> None:
     class Mine(Procedure):
         def stages(self, objective: str) -> list[PlannedStage]:  # type: ignore[override]
@@ -98,3 +115,30 @@ def test_a_procedure_whose_methods_take_something_else(as_before: None) -> None:
         procedure("mine")(Mine)
     with pytest.raises(UserError, match="its name must have no '/'"):
         procedure("a/b")(Mine)
+
+
+KIND = """
+from harness.procedures.base import procedure
+from harness.procedures.labelled import OneStage
+from harness.runs import StudentRun
+from harness.runs.settings import TRAINING
+
+class Helped(StudentRun):
+    kind = "helped_by_mine"
+
+    def perform(self, work):
+        return FACTOR
+
+@procedure("helps_mine")
+class Helps(OneStage):
+    settings = TRAINING
+"""
+
+
+def test_the_code_that_performs_a_users_kind_of_run_is_part_of_it(tmp_path: Path, as_before: None) -> None:
+    """Whatever procedure its stages are of, as an assistant's."""
+    (plugin := tmp_path / "helps_mine.py").write_text(KIND)
+    load_file(plugin)
+    run = a_run(Run.known["helped_by_mine"], objective="att_kl", procedure="two_stage", teacher="t" * 16)
+    assert outside(run) == {"procedure helps_mine": fingerprint(str(plugin))}
+    assert not outside(a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from harness.cli import main
 from harness.contracts import Hyperparameter
+from harness.ledger import Ledger
 from harness.planning.planned import Plan, declaration_of
 from harness.registry import STUDIES
 from harness.search.results import redeclared
+from tests.search.builders import kept
 from tests.studies.builders import planned
 
 STUDY = STUDIES.get("objectives_vs_init")
@@ -39,6 +43,23 @@ def test_what_it_asks_for_now_is_told(changes: dict[str, Any], plan: Plan) -> No
     )  # fmt: skip
     (sentence,) = redeclared(plan, other)
     assert sentence.startswith("Study objectives_vs_init was changed since these runs were planned")
+
+
+def test_the_metric_that_epochs_were_chosen_by_is_told(plan: Plan) -> None:
+    assert not redeclared(plan, replace(STUDY, metrics={"sentiment": ("accuracy", "f1"), "mrpc": "f1"}))
+    assert redeclared(plan, replace(STUDY, metrics={"sentiment": ("f1", "accuracy")}))
+
+
+def test_status_tells_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Ledger(tmp_path, create=True)
+    kept(tmp_path, objectives=["vanilla_kd"], inits=["every"], tasks=["sentiment"])
+    asked = ["status", "--study", STUDY.name, "--out", str(tmp_path)]
+    assert main(asked) == 0 and "was changed since" not in capsys.readouterr().out
+    other = replace(STUDY, profiles={**STUDY.profiles, "quick": replace(STUDY.profile("quick"), seeds=9)})
+    monkeypatch.setitem(STUDIES._found, STUDY.name, (other, STUDIES.origin(STUDY.name)))
+    assert main(asked) == 0 and "was changed since these runs were planned" in capsys.readouterr().out
 
 
 def test_it_is_the_same_in_whatever_containers_it_is_written() -> None:
