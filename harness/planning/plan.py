@@ -217,13 +217,16 @@ def _sources(asked: ResolvedRequest) -> dict[str, list[str]]:
 
 
 def _origins(runs: Iterable[Run]) -> dict[str, str]:
-    """The file of every plugin of these runs, for telling when its code has changed since; ours from their folders."""
-    return {
-        name: str(Path(origin).relative_to(ROOT)) if known.ships(name) else origin
-        for run in runs
-        for known, name in plugins(run)
-        for origin in [known.origin(name)]
-    }
+    """The file of every plugin of these runs, for telling when its code has changed since; ours from their folders.
+
+    Not of a name that plugins of several kinds have: records tell code by names alone.
+    """
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        for known, name in plugins(run):
+            origin = known.origin(name)
+            found.setdefault(name, set()).add(str(Path(origin).relative_to(ROOT)) if known.ships(name) else origin)
+    return {name: files.pop() for name, files in found.items() if len(files) == 1}
 
 
 def _check_settings(

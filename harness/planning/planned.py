@@ -198,9 +198,12 @@ def size_of(info: ModelInfo) -> dict[str, int]:
     return {"layers": info.layers, "width": info.width, "operations": operations}
 
 
-def declaration_of(study: Study, profile: str) -> str:
-    """A hash of what a study asks for in a profile: all that decides its cells, and none of its words."""
-    rows = [{**row.to_json(), "label": "", "mark": ""} for row in study.rows_of(profile)]
+def declaration_of(study: Study, profile: str, words: Sequence[str] = ("label", "mark", "published")) -> str:
+    """A hash of what a study asks for in a profile: all that decides its cells, and none of its words.
+
+    words: the fields of rows that are.
+    """
+    rows = [{**row.to_json(), **dict.fromkeys(words, "")} for row in study.rows_of(profile)]
     of_all = study.procedure, study.students, study.general, study.analysis
     return digest(_plain([*of_all, rows, vars(study.profile(profile))]))[:16]
 

@@ -92,7 +92,8 @@ def redeclared(plan: Plan, study: Study) -> tuple[str, ...]:
     first = {task: shown if isinstance(shown, str) else shown[0] for task, shown in study.metrics.items()}
     chosen = {cell.task: cell.metric for cell in plan.cells if cell.metric != AGREEMENT}
     alike = all(first.get(task, metric) == metric for task, metric in chosen.items())
-    if alike and plan.declaration in ("", declaration_of(study, plan.profile)):
+    earlier = declaration_of(study, plan.profile, ("label", "mark"))  # with what rows are called in a printed table
+    if alike and plan.declaration in ("", declaration_of(study, plan.profile), earlier):
         return ()
     return (
         f"Study {plan.study} was changed since these runs were planned, and asks for others now: harness run makes "

@@ -101,6 +101,9 @@ def _own(path: Path) -> list[dict[str, str]]:
             raise UserError(f"published table {path}, line {order} of numbers: not {counted(len(columns), 'column')}")
         if line["value"] and not _NUMBER.fullmatch(line["value"]):
             raise UserError(f"published table {path}, line {order} of numbers: {line['value']!r} is no number")
+    for line in found:
+        sign, name = DELTA * line["metric"].startswith(DELTA), line["metric"].removeprefix(DELTA)
+        line["metric"] = sign + METRICS.get(name, name) if name else sign  # it may be called as tables here call it
     return found
 
 

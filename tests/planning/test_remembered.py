@@ -17,10 +17,11 @@ from harness.planning import plan as planning
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 from harness.planning.together import recorded
-from harness.registry import OBJECTIVES
+from harness.registry import OBJECTIVES, load_file
 from harness.search.proposals import propose
 from tests import launching
 from tests.results import done
+from tests.search.builders import cell, plan, student_run
 
 OWN = "text,label\n" + "".join(f"word{n} here,{n % 2}\n" for n in range(40))
 
@@ -267,3 +268,22 @@ def test_what_was_edited_since_is_told_and_what_looks_as_it_did_is_not_read(
     shutil.rmtree(weights / "out")
     monkeypatch.setattr(remembered, "checksum", None)
     assert remembered.edited(kept) == []
+
+
+def test_plugins_of_one_name_are_not_taken_for_edited(tmp_path: Path, as_before: None) -> None:
+    """A procedure's file is not that of the objective which is called alike."""
+    (one := tmp_path / "one.py").write_text(
+        "from harness.contracts import Signal\nfrom harness.registry import objective\n\n"
+        '@objective("of_one_name", needs={Signal.LOGITS}, stage="prediction")\n'
+        "def of_one_name(student, teacher, batch):\n    return student.logits.sum()\n"
+    )
+    (other := tmp_path / "other.py").write_text(
+        "from harness.procedures.base import procedure\nfrom harness.procedures.labelled import OneStage\n\n"
+        '@procedure("of_one_name")\nclass OfOneName(OneStage):\n    """As one stage."""\n'
+    )
+    for plugin in (one, other):
+        load_file(plugin)
+    found = code_versions.identified(student_run(objective="of_one_name", procedure="of_one_name"))
+    origins = planning._origins([found])
+    assert len(found.plugins or {}) == 2 and str(one) not in origins.values()
+    assert not remembered.edited_plugins(plan([cell(found)], origins=origins))

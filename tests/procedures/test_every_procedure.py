@@ -11,9 +11,11 @@ import pytest
 from harness.code_versions import fingerprint, outside
 from harness.contracts import LayerMap, ModelInfo
 from harness.errors import UserError
+from harness.jobs import perform
 from harness.procedures.base import PlannedStage, Procedure, procedure, stages_of
 from harness.registry import PROCEDURES, load_file
 from harness.runs import Run, StudentRun
+from harness.training.failures import TrainingFailure
 from tests.training.builders import a_run
 
 LAYERS = LayerMap(((1, 2), (2, 4)))
@@ -142,3 +144,16 @@ def test_the_code_that_performs_a_users_kind_of_run_is_part_of_it(tmp_path: Path
     run = a_run(Run.known["helped_by_mine"], objective="att_kl", procedure="two_stage", teacher="t" * 16)
     assert outside(run) == {"procedure helps_mine": fingerprint(str(plugin))}
     assert not outside(a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16))
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        (None, "StudentRun.perform returned None, but must return"),
+        (({"selection": 0.5, "best": {"epoch": 1}}, None), "StudentRun.perform returned a record without 'metrics'"),
+    ],
+)
+def test_a_kind_that_leaves_no_record(left: object, said: str) -> None:
+    run = a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16)
+    with pytest.raises(TrainingFailure, match=said):
+        perform._left(run, left)

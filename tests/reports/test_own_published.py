@@ -8,7 +8,8 @@ import pytest
 
 from harness.contracts import Published, Row
 from harness.errors import UserError
-from harness.reports.papers.printed import read
+from harness.reports.papers.printed import printed_metric, read
+from harness.reports.tables.shapes import Column
 from tests.conftest import Harness
 
 ROWS = (Row("labels_only", "labels_only", "Labels only", published="Labels"),)
@@ -33,6 +34,13 @@ def test_its_numbers_are_read_by_row_task_and_metric(tmp_path: Path) -> None:
     assert [(line["task"], line["metric"], line["value"], line["std"]) for line in found] == [
         ("SST-2", "acc", "81.5", "0.3"), ("CoLA", "mcc", "", ""),
     ]  # fmt: skip
+
+
+def test_a_metric_may_be_called_as_tables_here_call_it(tmp_path: Path) -> None:
+    """Otherwise a note said that it is published as accuracy, and ours accuracy."""
+    (path := tmp_path / "mine.csv").write_text(f"{HEAD}\nLabels,SST-2,accuracy,81.5\n", encoding="utf-8")
+    (line,) = read(Published((str(path),), "mine"), ROWS)
+    assert line["metric"] == printed_metric(Column("sst2", "SST-2", "accuracy"), False)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ def plan() -> Plan:
 
 def test_its_words_and_plans_of_earlier_versions_tell_nothing(plan: Plan) -> None:
     words = replace(STUDY, title="", question="", rows=tuple(replace(row, label=row.name) for row in STUDY.rows))
+    words = replace(words, rows=tuple(replace(row, published="as printed") for row in words.rows))
     assert redeclared(plan, STUDY) == redeclared(plan, words) == redeclared(replace(plan, declaration=""), STUDY) == ()
 
 
@@ -43,6 +44,11 @@ def test_what_it_asks_for_now_is_told(changes: dict[str, Any], plan: Plan) -> No
     )  # fmt: skip
     (sentence,) = redeclared(plan, other)
     assert sentence.startswith("Study objectives_vs_init was changed since these runs were planned")
+
+
+def test_a_plan_of_an_earlier_version_is_of_the_same_study(plan: Plan) -> None:
+    earlier = replace(plan, declaration=declaration_of(STUDY, "quick", ("label", "mark")))
+    assert earlier.declaration != plan.declaration and not redeclared(earlier, STUDY)
 
 
 def test_the_metric_that_epochs_were_chosen_by_is_told(plan: Plan) -> None:
