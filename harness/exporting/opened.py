@@ -125,6 +125,15 @@ class Opened:
                 encodings[-1]["token_type_ids"] = (torch.arange(length) >= length // 2).long() * mask * second
         return Batch(torch.arange(rows), torch.zeros(rows), tuple(map(Encoding, encodings)))
 
+    @torch.inference_mode()
+    def answers(self) -> list[list[float]]:
+        """The logits of `probe`, by which it is known again; none where they are no numbers."""
+        try:
+            found = self.of_batch(self.probe()).float()
+        except FloatingPointError:
+            return []
+        return found.tolist() if found.isfinite().all() else []
+
     def _read(self, texts: Sequence[Text]) -> tuple[list[str], list[str] | None]:
         wanted = "a pair of sentences" if self.task.pair else "a text"
         if isinstance(texts, str):
@@ -200,7 +209,19 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told["task"].items()}
     task = Task(metric="", metrics=(), **fields)
     columns, table = tuple(told.get("columns", ())), told.get("table", {})  # which earlier versions did not write
-    return Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"], columns, table)
+    opened = Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"], columns, table)
+    if (then := told.get("answers")) and not _close(then, opened.answers()):  # earlier versions did not write them
+        raise UserError(
+            f"the student in {folder} answers otherwise than when it was exported: the code of {told['student']} is "
+            "another now; open it with the code of then, or export it again"
+        )
+    return opened
+
+
+def _close(then: list[list[float]], now: list[list[float]]) -> bool:
+    """Whether logits are the same but for what another machine or library changes."""
+    ours, theirs = torch.tensor(then), torch.tensor(now)
+    return ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
 def _told(folder: Path) -> JSON:

@@ -61,6 +61,7 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
             "inputs": inputs,
             "files": vouched,
             "made": about.made,
+            **({} if plain is not None else {"answers": opened.answers()}),
         }
         (temporary / TOLD).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
         _check_says_the_same(opened, temporary)

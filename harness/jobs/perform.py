@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from harness import code_versions, registry
+from harness import code_versions, plugin_code, registry
 from harness.data import own
 from harness.errors import UserError
-from harness.files import JSON, checksums, note_checksums, remove
+from harness.files import JSON, canonical, checksums, note_checksums, remove
 from harness.jobs import inputs, reading
 from harness.ledger import CHECKPOINT, KNOWN
-from harness.runs import Run
+from harness.runs import Run, TaskRun
 from harness.runs.told import Performed
 from harness.training import machine, processes
 from harness.training.loop import Tell, TrainingFailure
@@ -78,11 +79,24 @@ def _checked(specification: JSON, workspace: Workspace, tell: Tell) -> Performed
 
 def _left(run: Run, left: Any) -> Performed:
     """What the run leaves, which of a kind of yours may be something else. Raises TrainingFailure then."""
-    who = f"{type(run).__name__}.perform"
+    who = f"{type(run).__name__}.perform returned"
     if not (isinstance(left, tuple) and len(left) == 2 and isinstance(left[0], dict)):
-        raise TrainingFailure(f"{who} returned {left!r:.80}, but must return (its record, its predictions)")
-    if lacking := [what for what in ("metrics", "selection", "best") if run.scored and what not in left[0]]:
-        raise TrainingFailure(f"{who} returned a record without {lacking[0]!r}, which a table tells")
+        raise TrainingFailure(f"{who} {left!r:.80}, but must return (its record, its predictions)")
+    record = left[0]
+    try:
+        canonical(record)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TrainingFailure(f"{who} a record that is no JSON: {error}") from error
+    if run.scored and not plugin_code.ours(Path(registry.file_of(type(run)))):
+        if lacking := [what for what in ("metrics", "selection", "best") if what not in record]:
+            raise TrainingFailure(f"{who} a record without {lacking[0]!r}, which a table tells")
+        told = {**record["metrics"], "selection": record["selection"]}
+        asked = [name for name in (getattr(run, "metric", "selection"), *told) if type(told.get(name)) is not float]
+        if asked:
+            raise TrainingFailure(f"{who} {asked[0]} {told.get(asked[0])!r}, which must be a float")
+        sizes = {what: len((left[1] or {}).get(what, ())) for what in ("ids", "predictions", "labels")}
+        if isinstance(run, TaskRun) and len({*sizes.values()}) > 1:
+            raise TrainingFailure(f"{who} predictions of other sizes: {sizes}")
     return left
 
 

@@ -105,7 +105,7 @@ class Labelled(Procedure):
             run,
             refused,
             after=[*after, *teachers, *more, *before],
-            stages=round(sum(1 / stage.parts for stage in stages)),
+            stages=max(1, round(sum(1 / stage.parts for stage in stages))),  # what time is told by
             layers=layers,
             size=size_of(described),
             starts=starts,

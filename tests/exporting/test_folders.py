@@ -274,6 +274,20 @@ def test_a_damaged_folder_is_told(damage: Any, words: str, tmp_path: Path) -> No
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
+def test_a_folder_whose_students_code_is_another_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights fit all the same."""
+    before = opened(Case("cbow", SINGLE))
+    write(before, tmp_path / "student", ABOUT)
+    forward = type(before.model).forward
+
+    def edited(self: Any, batch: Batch, want: Want) -> Outputs:
+        return Outputs(logits=-forward(self, batch, want).logits)
+
+    monkeypatch.setattr(type(before.model), "forward", edited)
+    with pytest.raises(UserError, match="answers otherwise than when it was exported: the code of cbow is another now"):
+        load(tmp_path / "student")
+
+
 def told(folder: Path, **changes: Any) -> None:
     (folder / TOLD).write_text(json.dumps({**json.loads((folder / TOLD).read_text()), **changes}))
 

@@ -6,14 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from harness.code_versions import fingerprint, outside
-from harness.contracts import LayerMap, ModelInfo
+from harness.contracts import LayerMap, ModelInfo, Profile, Row, Study
 from harness.errors import UserError
 from harness.jobs import perform
+from harness.planning.plan import resolve
+from harness.planning.request import Request
 from harness.procedures.base import PlannedStage, Procedure, procedure, stages_of
-from harness.registry import PROCEDURES, load_file
+from harness.registry import PROCEDURES, load_file, study
 from harness.runs import Run, StudentRun
 from harness.training.failures import TrainingFailure
 from tests.training.builders import a_run
@@ -146,14 +149,40 @@ def test_the_code_that_performs_a_users_kind_of_run_is_part_of_it(tmp_path: Path
     assert not outside(a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16))
 
 
+def test_a_part_of_a_stage_alone_has_a_length(as_before: None) -> None:
+    """Of no stage the time that is left was divided by, which ended the command."""
+
+    class Mine(type(PROCEDURES.get("one_stage"))):  # type: ignore[misc]
+        def stages(self, objective: str, layers: LayerMap) -> list[PlannedStage]:
+            return [PlannedStage("short", objective, layers, selects=True, parts=3)]
+
+    procedure("a_third")(Mine)
+    row = Row("kd", "vanilla_kd", "KD")
+    profile = Profile("embedded", ("sentiment",), ("every",), trials=1, seeds=1)
+    study(Study("a_third", "", "", "a_third", (row,), ("transformer",), {"quick": profile}))
+    (cell,) = resolve(Request("a_third")).cells
+    assert cell.stages == 1
+
+
+LEFT = {"metrics": {"accuracy": 0.5}, "selection": 0.5, "best": {"epoch": 1}}
+
+
 @pytest.mark.parametrize(
     ("left", "said"),
     [
-        (None, "StudentRun.perform returned None, but must return"),
-        (({"selection": 0.5, "best": {"epoch": 1}}, None), "StudentRun.perform returned a record without 'metrics'"),
+        (None, "returned None, but must return"),
+        (({"selection": 0.5, "best": {"epoch": 1}}, None), "returned a record without 'metrics'"),
+        (({**LEFT, "metrics": {"f1": 0.5}}, None), "returned accuracy None, which must be a float"),
+        (({**LEFT, "metrics": {"accuracy": float("nan")}}, None), "returned a record that is no JSON: Out of range"),
+        (({**LEFT, "selection": np.float32(0.5)}, None), "returned a record that is no JSON: Object of type float32"),
+        (({**LEFT, "selection": "high"}, None), "returned selection 'high', which must be a float"),
+        ((LEFT, {"ids": [0, 1], "predictions": [0], "labels": [0, 1]}), "returned predictions of other sizes: "),
     ],
 )
 def test_a_kind_that_leaves_no_record(left: object, said: str) -> None:
-    run = a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16)
-    with pytest.raises(TrainingFailure, match=said):
+    """What the driver cannot write would end the command, and with it the runs of others."""
+    kind = type("Mine", (StudentRun,), {"__module__": __name__, "kind": "leaves_amiss"})
+    run = a_run(kind, objective="att_kl", procedure="two_stage", teacher="t" * 16)
+    assert perform._left(run, (LEFT, None)) == (LEFT, None)
+    with pytest.raises(TrainingFailure, match=f"Mine.perform {said}"):
         perform._left(run, left)
