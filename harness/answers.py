@@ -40,7 +40,7 @@ def ask(known: Registry[Any], name: str, method: str, kind: Any, call: Callable[
     except Exception as error:
         if known.ships(name):
             raise
-        raise Faulty(f"{who}: {method} failed: {type(error).__name__}: {error}{_where(error)}") from error
+        raise Faulty(f"{who}: {method} failed: {type(error).__name__}: {error}{where(error)}") from error
     if not isinstance(found, kind):
         raise Faulty(f"{who}: {method} returned {found!r}, but must return a {kind.__name__}")
     return found
@@ -156,13 +156,13 @@ def named() -> Iterator[None]:
     except UserError:
         raise
     except (Exception, SystemExit) as error:
-        if where := _where(error):
+        if place := where(error):
             what = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else "it calls sys.exit"
-            raise Faulty(f"a plugin failed: {what}{where}") from error
+            raise Faulty(f"a plugin failed: {what}{place}") from error
         raise
 
 
-def _where(error: BaseException) -> str:
+def where(error: BaseException) -> str:
     """Where in a plugin file of yours an error came about, or ""."""
     yours = {origin for known in ALL.values() for name, (_, origin) in known.known().items() if not known.ships(name)}
     frames = traceback.extract_tb(error.__traceback__)

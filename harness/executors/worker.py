@@ -67,6 +67,7 @@ def _wants_memory(error: Exception) -> bool:
 
 
 def _trained(run: str, specification: Any, workspace: Any, tell: Any) -> Message:
+    from harness.answers import where
     from harness.jobs.perform import perform
     from harness.training.loop import Diverged, TrainingFailure
 
@@ -77,6 +78,10 @@ def _trained(run: str, specification: Any, workspace: Any, tell: Any) -> Message
         return Failed(run, str(error), traceback.format_exc(), diverged=True)
     except TrainingFailure as error:
         return Failed(run, str(error), traceback.format_exc())
+    except UserError as error:  # of a plugin's own code it is the run's, and never stops the rest
+        if not (place := where(error)):
+            raise
+        return Failed(run, f"{error}{place}", traceback.format_exc())
     except (SystemExit, KeyboardInterrupt) as error:
         called = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else "raised KeyboardInterrupt"
         return Failed(run, f"a plugin or library {called} in the middle of the run", traceback.format_exc())

@@ -165,6 +165,28 @@ def test_what_a_run_reads_as_it_goes_on_is_what_it_was_planned_with(
         assert not trained and not [*(tmp_path / "out").rglob("checkpoint*.pt")]
 
 
+REFUSING = """
+from harness.contracts import Signal
+from harness.errors import UserError
+from harness.registry import objective
+
+@objective("mine", needs={Signal.SENTENCE})
+def mine(student, teacher, batch):
+    raise UserError("mine does not take this")
+"""
+
+
+def test_a_run_that_a_plugin_refuses_never_stops_the_rest(forked: Harness, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(REFUSING)
+    words = ("--objectives", "mine", "labels_only", "--inits", "random", "--seeds", "1", "--trials", "1")
+    small = ("--workers", "1", "--set", "epochs=1", "train_examples=32", "--plugin", "mine.py", "--out", "out")
+    ended = forked("run", *STUDY, *words, *small, cwd=tmp_path)
+    assert ended.returncode == 1 and "mine does not take this (" in ended.stderr + ended.stdout, ended.stderr
+    every = records(tmp_path / "out").values()
+    found = {record["specification"].get("objective"): record["status"] for record in every}
+    assert (found["mine"], found["labels_only"]) == ("failed", "finished")
+
+
 def test_a_plan_tells_what_changes_nothing(forked: Harness, tmp_path: Path) -> None:
     words = ("--objectives", "hid_cls", "--inits", "every", "--set", "patience=9", "train_examples=99999")
     said = done(forked("plan", *STUDY, *words, cwd=tmp_path)).stdout
