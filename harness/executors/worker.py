@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from harness.answers import where
 from harness.errors import UserError
 from harness.executors.environment import alone
 from harness.executors.made_on import made_on
@@ -67,7 +68,6 @@ def _wants_memory(error: Exception) -> bool:
 
 
 def _trained(run: str, specification: Any, workspace: Any, tell: Any) -> Message:
-    from harness.answers import where
     from harness.jobs.perform import perform
     from harness.training.loop import Diverged, TrainingFailure
 
