@@ -221,7 +221,7 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
 def _close(then: list[list[float]], now: list[list[float]]) -> bool:
     """Whether logits are the same but for what another machine or library changes."""
     ours, theirs = torch.tensor(then), torch.tensor(now)
-    return ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+    return ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-2, atol=1e-2)
 
 
 def _told(folder: Path) -> JSON:

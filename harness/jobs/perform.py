@@ -91,7 +91,7 @@ def _left(run: Run, left: Any) -> Performed:
         if lacking := [what for what in ("metrics", "selection", "best") if what not in record]:
             raise TrainingFailure(f"{who} a record without {lacking[0]!r}, which a table tells")
         told = {**record["metrics"], "selection": record["selection"]}
-        asked = [name for name in (getattr(run, "metric", "selection"), *told) if type(told.get(name)) is not float]
+        asked = [name for name in (getattr(run, "metric", "selection"), *told) if not isinstance(told.get(name), float)]
         if asked:
             raise TrainingFailure(f"{who} {asked[0]} {told.get(asked[0])!r}, which must be a float")
         sizes = {what: len((left[1] or {}).get(what, ())) for what in ("ids", "predictions", "labels")}
