@@ -72,7 +72,8 @@ def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell
         for error in unread:
             say(str(error))
         meant = close(asked, [*cells, *runs]) or "the lines of harness plan begin with the ids of cells"
-        raise UserError(f"there is no cell or run {asked!r} in {ledger.out}: {meant}; --out names another folder")
+        where = f"what can be read of {ledger.out}" if unread else str(ledger.out)
+        raise UserError(f"there is no cell or run {asked!r} in {where}: {meant}; --out names another folder")
     if len(matches) > 1:
         raise UserError(f"{asked!r} is the start of {len(matches)} ids: {near(asked, matches)}; give more of it")
     return matches[0], cells, plans
