@@ -118,6 +118,7 @@ def _value(variable: str) -> str:
     return digest(os.environ.get(variable))[:12]
 
 
+@functools.cache  # a command asks six times
 def own_code() -> str:
     """A hash of each of our files, whatever else this process has found or loaded."""
     return _hashed(_ours())
@@ -296,9 +297,11 @@ def opened_otherwise(run: Run) -> list[str]:
 
 def read_later(run: Run) -> dict[Path, str]:
     """What the files of a run's plugins say that the run may yet read: modules that are not loaded, and no modules."""
+    theirs = {file for known, name in plugins(run) if not known.ships(name) for file in files(known.origin(name))}
+    if not theirs:  # to follow the paths of thousands of modules would be a quarter of what a short run takes
+        return {}
     origins = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
     loaded = {os.path.realpath(file) for file in origins if file}
-    theirs = {file for known, name in plugins(run) if not known.ships(name) for file in files(known.origin(name))}
     return {file: plugin_code.code(file) for file in theirs if os.path.realpath(file) not in loaded}
 
 

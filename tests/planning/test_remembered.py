@@ -138,7 +138,7 @@ def test_code(resolved: Callable[..., Plan], made: list[str], tmp_path: Path, mo
     ours = tmp_path / "ours.py"
     ours.write_text("one = 1\n")
     found = [*code_versions._ours(), ours]
-    monkeypatch.setattr(code_versions, "_ours", lambda: found)
+    monkeypatch.setattr(code_versions, "own_code", lambda: code_versions._hashed(found))
     resolved()
     code_versions._content.cache_clear()  # as another process has it
     ours.write_text("one = 2\n")
