@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from html import escape
@@ -136,6 +137,7 @@ def _file(name: str) -> str:
     return (files("harness.reports.formats") / name).read_text(encoding="utf-8")
 
 
+@functools.cache  # with the templates that it has compiled
 def _environment() -> Any:
     import jinja2
 
