@@ -137,6 +137,18 @@ def call() -> Harness:
     return run
 
 
+@pytest.fixture(scope="module")
+def no_figures() -> Iterator[None]:
+    """The pages that this process writes have none, which are half of what a command takes: for files that write many
+    pages of usual runs and look at none.
+    """
+    from harness.reports.formats import page
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "FIGURES", {})
+        yield
+
+
 @pytest.fixture
 def as_before() -> Iterator[None]:
     """What a test's plugins registered in this process is forgotten after it."""

@@ -21,6 +21,8 @@ from tests.conftest import ROOT, SMALL_STUDY, Harness, environment
 from tests.launching import begun
 from tests.results import done, records, refused, same_runs, same_tables, table_folder, written
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 
 @pytest.fixture(scope="module")
 def run(call: Harness, glue: Path, checkpoint: Path) -> Callable[..., subprocess.CompletedProcess[str]]:

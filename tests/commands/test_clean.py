@@ -21,6 +21,8 @@ from tests.faults.killing import killed_at
 from tests.results import done
 from tests.search import builders
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 ENDED = 2**31 - 1  # the number of no process
 
 

@@ -23,6 +23,8 @@ from tests.commands import results
 from tests.conftest import Harness
 from tests.results import done, refused
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 REPORT = ("report", "--study", "objectives_vs_init")
 # What the schemas ask of an aggregate, of one of its results, and of a sample (version 0.2.2).
 LOG = {

@@ -24,6 +24,8 @@ from harness.ledger import Ledger
 from harness.planning import filed
 from tests.conftest import Harness, environment
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 FOLDER = Path("objectives_vs_init/quick")
 
 

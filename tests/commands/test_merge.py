@@ -14,6 +14,8 @@ from tests.commands import results
 from tests.conftest import Harness
 from tests.results import done, refused
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 STUDY = ("--study", "objectives_vs_init")
 
 

@@ -20,6 +20,8 @@ from tests.faults.killing import killed_at
 from tests.launching import begun
 from tests.results import done, refused
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 STUDY = ("--study", "objectives_vs_init")
 
 

@@ -30,6 +30,8 @@ from tests.conftest import BAD, Harness
 from tests.results import refused, table_folder, written
 from tests.search.builders import BASE, cell, student_run
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 STUDY = ("--study", "objectives_vs_init")
 LABELS = {"sst2": ("0", "1"), "rte": ("entailment", "not_entailment")}
 Submit = Callable[..., "subprocess.CompletedProcess[str]"]

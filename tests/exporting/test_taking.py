@@ -34,6 +34,8 @@ from tests.conftest import Harness
 from tests.faults.killing import killed_at
 from tests.results import table_folder
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 STUDY = "objectives_vs_init"
 
 

@@ -20,6 +20,8 @@ from tests.conftest import Harness
 from tests.results import records
 from tests.training.builders import a_run, ignore, workspace_of
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 # The names are put together as it runs: nothing in the text says which files these are.
 PLUGIN = """
 import json

@@ -28,6 +28,8 @@ from tests.conftest import Harness
 from tests.results import done, records
 from tests.teachers import generative_models
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 SETTINGS = ("train_examples=32", "epochs=1", "teacher.epochs=1", "max_length=16")
 RUN = (
     "run", "--study", "objectives_vs_init", "--objectives", "vanilla_kd", "--inits", "random", "--seeds", 1,

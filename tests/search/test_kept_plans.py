@@ -20,6 +20,8 @@ from harness.planning.together import recorded
 from tests.conftest import Harness
 from tests.search.builders import asked, kept
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 STUDY = "objectives_vs_init"
 SHORT = ("--study", STUDY, "--set", "train_examples=32", "epochs=1", "--trials", "1", "--seeds", "1")
 KIND = "seeds=1--trials=1--epochs=1--train_examples=32"

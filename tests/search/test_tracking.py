@@ -14,6 +14,8 @@ from tests.conftest import Harness
 from tests.results import done, records, refused, same_runs
 from tests.search.builders import cell, plan, student_run
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 STUDY = (
     "run", "--study", "objectives_vs_init", "--objectives", "vanilla_kd", "--tasks", "sentiment", "--inits", "random",
     "--trials", "1", "--seeds", "1", "--workers", "1", "--set", "epochs=2", "train_examples=64",

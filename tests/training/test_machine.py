@@ -21,6 +21,8 @@ from harness.training import machine
 from harness.training.failures import TrainingFailure
 from tests.conftest import Harness
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 
 @pytest.fixture
 def old_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
