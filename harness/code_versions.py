@@ -298,11 +298,19 @@ def opened_otherwise(run: Run) -> list[str]:
 def read_later(run: Run) -> dict[Path, str]:
     """What the files of a run's plugins say that the run may yet read: modules that are not loaded, and no modules."""
     theirs = {file for known, name in plugins(run) if not known.ships(name) for file in files(known.origin(name))}
-    if not theirs:  # to follow the paths of thousands of modules would be a quarter of what a short run takes
+    if not theirs:  # there are thousands of modules
         return {}
     origins = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
-    loaded = {os.path.realpath(file) for file in origins if file}
-    return {file: plugin_code.code(file) for file in theirs if os.path.realpath(file) not in loaded}
+    loaded = {_place(file) for file in origins if file}
+    return {file: plugin_code.code(file) for file in theirs if not file.exists() or _place(file) not in loaded}
+
+
+def _place(file: str | Path) -> tuple[int, int] | None:
+    """The same of one file by all its names; to follow each path would be a quarter of what a short run takes."""
+    with suppress(OSError):
+        status = os.stat(file)
+        return status.st_dev, status.st_ino
+    return None
 
 
 def check_read_later(known: Mapping[Path, str]) -> None:
