@@ -75,6 +75,12 @@ def _testing(*words: str) -> int:
     return main([*words])
 
 
+def _pytest(*words: str) -> int:
+    import pytest
+
+    return int(pytest.main([*words]))
+
+
 def begun(
     *words: object,
     folder: Path,
@@ -101,6 +107,11 @@ def begun(
 def conformance(*words: object, folder: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """`python -m harness.testing` with these words, in a fresh process."""
     return forked(*words, folder=folder, cwd=cwd, work=_testing)
+
+
+def tested(*words: object, folder: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`pytest` with these words, in a fresh process."""
+    return forked(*words, folder=folder, cwd=cwd, work=_pytest)
 
 
 def forked(*words: object, folder: Path, seconds: float = 300, **more: Any) -> subprocess.CompletedProcess[str]:
