@@ -104,9 +104,9 @@ def answered(teacher: Any, task: Task) -> bool:
 
 def pretraining_of(teacher: Any) -> Mapping[str, Any] | None:
     """The settings of a teacher's pre-training, or None. Raises Faulty where they are not all that it has."""
-    found = ask(TEACHERS, teacher.name, "pretraining", object, teacher.pretraining)
+    found: Any = ask(TEACHERS, teacher.name, "pretraining", object, teacher.pretraining)
     if found is None or TEACHERS.ships(teacher.name):
-        return found  # type: ignore[no-any-return]
+        return found
     who = f"{TEACHERS.called(teacher.name)}: pretraining returned"
     if not isinstance(found, Mapping):
         raise Faulty(f"{who} {found!r}, but must return a Mapping of settings, or None")

@@ -196,14 +196,13 @@ def plugins(run: Run) -> list[tuple[Registry[Any], str]]:
     return [*found, *((OBJECTIVES, name) for name in names), *((TASKS, name) for name in tasks)]
 
 
-@functools.cache
-def _performed_by(kind: type[Run]) -> tuple[tuple[Registry[Any], str], ...]:
+def _performed_by(kind: type[Run]) -> list[tuple[Registry[Any], str]]:
     """The procedures of users whose code brings a kind of run: it says how that is performed, whatever its stages."""
     own = Path(file_of(kind))
     if ours(own):
-        return ()
+        return []
     theirs = (name for name, (_, origin) in sorted(PROCEDURES.known().items()) if not PROCEDURES.ships(name))
-    return tuple((PROCEDURES, name) for name in theirs if own in modules(PROCEDURES.origin(name)))
+    return [(PROCEDURES, name) for name in theirs if own in modules(PROCEDURES.origin(name))]
 
 
 def outside(run: Run) -> dict[str, str]:

@@ -148,8 +148,8 @@ def _trouble(stage: PlannedStage, ours: int, theirs: int) -> str:
         return f"layers must be a LayerMap, not {stage.layers!r}"
     if lacking := [pair for pair in stage.layers.pairs if not (0 <= pair[0] <= ours and 0 <= pair[1] <= theirs)]:
         return f"layers pair {lacking[0]}, of a student of {ours} layers and a teacher of {theirs}"
-    if lacking := [layer for layer in stage.frozen if layer not in range(ours + 1)]:
-        return f"frozen names layer {lacking[0]!r} of a student of {ours}"
+    if unknown := [layer for layer in stage.frozen if layer not in range(ours + 1)]:
+        return f"frozen names layer {unknown[0]!r} of a student of {ours}"
     return ""
 
 
