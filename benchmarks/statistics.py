@@ -72,7 +72,7 @@ class Drawn:
         k, seeds = self.scores.shape
         examples, own, means = self.examples * np.eye(k), np.full(k, self.own), self.scores.mean(1)
         if self.paired:
-            return noise.of_pairs(self.scores, examples, np.diag(own), self.size)
+            return noise.of_pairs(self.scores, examples, np.diag(own), self.size, np.full(k, True))
         return noise.of_moments(means, self.scores.var(1, ddof=1), np.full(k, seeds), examples, own, self.size)
 
 

@@ -234,18 +234,21 @@ def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray], pair
     Examples and seeds are drawn together: what of the examples' variance is each seed's own stands in the variance
     over seeds already, and is taken out of that of the examples. Rows of one seed have no variance over seeds that is
     known, and get none. paired: the runs of a seed share what it drew, training examples, and rows that have as many
-    seeds are compared by these. Otherwise those of two rows are taken as independent.
+    seeds are compared by these, those of one seed with each of another's. Otherwise the seeds of two rows are taken as
+    independent.
     """
     size = influences[0].shape[1]
     means = np.stack([of_row.mean(0) for of_row in influences])  # (k, N)
     squares = size * max(size - 1, 1)
     examples = means @ means.T / squares
     counts = np.array([len(of_row) for of_row in scores])
-    if paired and counts[0] > 1 and (counts == counts[0]).all():
+    most = int(counts.max())
+    if paired and most > 1 and ((counts == 1) | (counts == most)).all():
+        scores, influences = ([np.broadcast_to(r, (most, *r.shape[1:])) for r in each] for each in (scores, influences))
         of_seeds = (np.stack(rows) for rows in zip(*influences, strict=True))  # (k, N) each
-        each = sum(rows @ rows.T for rows in of_seeds) / counts[0] / squares
-        own = (each - examples) / (counts[0] - 1)  # (k, k), what the same seed does to the same examples in two rows
-        return of_pairs(np.stack(scores), examples - own, own, size)
+        each = sum(rows @ rows.T for rows in of_seeds) / most / squares
+        own = (each - examples) / (most - 1)  # (k, k), what the same seed does to the same examples in two rows
+        return of_pairs(np.stack(scores), examples - own, own, size, counts > 1)
     own = np.zeros(len(scores))  # of each mean, what its seeds do to single examples
     for row, of_row in enumerate(influences):
         if counts[row] > 1:
@@ -276,16 +279,23 @@ def of_moments(
     return Noise(np.asarray(values), examples, *_merged(seeds, weights), size, pooled, count, 1 / size**2)
 
 
-def of_pairs(scores: np.ndarray, examples: np.ndarray, own: np.ndarray, size: int) -> Noise:
-    """That of rows whose scores, (k, S), have the same seeds, compared by these; own: as above, a covariance (k, k)."""
+def of_pairs(
+    scores: np.ndarray, examples: np.ndarray, own: np.ndarray, size: int, several: np.ndarray
+) -> Noise:
+    """That of rows whose scores, (k, S), have the same seeds, compared by these; own: as above, a covariance (k, k).
+
+    several: (k,), false for a row of one seed, which has the same score S times.
+    """
     seeds = scores.shape[1]
     a, b = np.triu_indices(len(scores), 1)
     sampled = (scores[a] - scores[b]).var(1, ddof=1)
     weights = posterior(sampled[:, None], np.array([seeds - 1]))[:, 0]  # each alone
     variances = np.maximum(grid() / seeds, (own[a, a] + own[b, b] - 2 * own[a, b])[:, None])
-    spread = float(sampled.mean() / 2) if len(a) else float(scores.var(1, ddof=1).mean())
+    variances[~several[a] & ~several[b]] = 0.0
+    both = several[a] & several[b]
+    spread = sampled[both].mean() / 2 if both.any() else scores[several].var(1, ddof=1).mean()
     made = _merged(variances, weights)
-    return Noise(scores.mean(1), examples, *made, size, spread, seeds, 1 / size**2, paired=True)
+    return Noise(scores.mean(1), examples, *made, size, float(spread), seeds, 1 / size**2, paired=True)
 
 
 def _merged(seeds: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -364,9 +374,9 @@ def _sums(
     one: np.ndarray, weights: np.ndarray, other: np.ndarray, others: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(n, M * M) each: every sum of two variances of (n, M) each, and how probable it is."""
-    n = len(one)
     sums, shares = one[:, :, None] + other[:, None, :], weights[:, :, None] * others[:, None, :]
-    return sums.reshape(n, -1), shares.reshape(n, -1)
+    shape = len(one), one.shape[1] * other.shape[1]  # told, as of a row alone there are no pairs
+    return sums.reshape(shape), shares.reshape(shape)
 
 
 def _fewer(sums: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -91,6 +91,31 @@ def test_rows_that_share_what_a_seed_draws_are_compared_by_the_paired_t_test():
     assert (both.seeds * both.weights).sum(1) == pytest.approx(means)
 
 
+def test_a_row_of_one_seed_leaves_the_others_of_a_column_compared_by_theirs():
+    rng = np.random.default_rng(6)
+    right = [(rng.random((5, 300)) + 0.1 * rng.normal(size=(5, 1)) < 0.7).astype(float) for _ in range(3)]
+    right += [right[0][:1], right[1][:1]]
+    runs = [row.mean(1) for row in right], [row - row.mean(1, keepdims=True) for row in right]
+    made, fewer = of_runs(*runs, True), of_runs(*(of[:3] for of in runs), True)
+    a, b = np.triu_indices(3, 1)
+    assert made.p_value(a, b) == pytest.approx(fewer.p_value(a, b)) and made.spread == pytest.approx(fewer.spread)
+    still = np.zeros((5, 10**6))
+    scores = [runs[0][0], np.array([0.6])]
+    pair = np.array([0]), np.array([1])
+    found = of_runs(scores, [still, still[:1]], True)
+    assert found.p_value(*pair)[0] == pytest.approx(stats.ttest_1samp(scores[0], 0.6).pvalue, rel=0.05)
+    certain = of_runs(*(of[3:] for of in runs), True)  # nothing is known of other seeds
+    last = np.array([3]), np.array([4])
+    assert made.p_value(*last) == pytest.approx(certain.p_value(*pair))
+
+
+def test_an_average_of_a_row_alone_that_is_compared_by_its_seeds():
+    scores = 0.7 + 0.01 * np.random.default_rng(7).normal(size=5)
+    one = of_runs([scores], [np.zeros((5, 50))], True)
+    made = averaged([one, one])
+    assert made.values == pytest.approx([scores.mean()]) and made.to_best().corrected.tolist() == [1.0]
+
+
 def test_what_a_seed_does_to_the_same_examples_in_two_rows_is_in_no_difference():
     # Two rows and their difference with nothing, which is one row: the same variance, whatever both share.
     rng = np.random.default_rng(5)
