@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
+from scipy.special import gammaincinv, ndtr, stdtrit
 
 from harness.reports.statistics import LEVEL, POWER
 from harness.reports.statistics.noise import Noise, grid, mixture_reach, posterior
@@ -16,8 +16,8 @@ from harness.reports.statistics.noise import Noise, grid, mixture_reach, posteri
 SEED_SPREAD, DISAGREEMENT = 0.01, 0.1
 MOST_SEEDS = 100
 # Of so few seeds the test knows the noise badly, of few rows worst: there it is tried on tables that are drawn. Rows
-# beyond MOST_ROWS tell it hardly more.
-FEW_SEEDS, MOST_ROWS, TABLES = 4, 40, 200
+# beyond MOST_ROWS tell it hardly more. A pair that is compared by its own seeds knows it badly for longer.
+FEW_SEEDS, FEW_OF_A_PAIR, MOST_ROWS, TABLES = 4, 8, 40, 200
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Expected:
         """
         own = 2 * self.spread / seeds if seeds > 1 else 0.0
         total = own + self.shared
-        if 1 < seeds <= FEW_SEEDS:
+        if 1 < seeds <= (FEW_SEEDS if self.rows > 1 else FEW_OF_A_PAIR):
             return _by_drawing(self, seeds)
         freedom = min(self.rows * (seeds - 1) * (total / own) ** 2, 1e6) if own else 1e6
         return float((stdtrit(freedom, 1 - LEVEL / 2) + stdtrit(freedom, POWER)) * math.sqrt(total))
@@ -57,7 +57,10 @@ def assumed(examples: int, rows: int) -> Expected:
 def _by_drawing(expected: Expected, seeds: int) -> float:
     """The difference that the test finds in the share POWER of TABLES tables with this noise."""
     if expected.rows == 1:
-        of_pairs = _drawn(2 * expected.spread, 1, seeds)[:, 0]
+        # Of one variance its quantiles tell more than so many draws.
+        quantiles = 2 * gammaincinv((seeds - 1) / 2, (np.arange(TABLES) + 0.5) / TABLES)
+        sampled = (2 * expected.spread * quantiles / (seeds - 1))[:, None]
+        of_pairs = posterior(sampled, np.array([seeds - 1]))[:, 0]
         deviations = np.sqrt(expected.shared + grid() / seeds)
         needed = mixture_reach(LEVEL / 2, np.broadcast_to(deviations, of_pairs.shape), of_pairs)
     else:

@@ -250,7 +250,8 @@ def test_the_detectable_difference_is_found_in_four_of_five_tables():
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "seeds"), [("sd 2", 2, 2), ("sd 2", 4, 2), ("sd 2", 3, 3), ("sd 1, draws 3", 4, 3)]
+    ("name", "rows", "seeds"),
+    [("sd 2", 2, 2), ("sd 2", 4, 2), ("sd 2", 3, 3), ("sd 1, draws 3", 2, 3), ("sd 1, draws 3", 2, 5)],
 )
 def test_a_plan_of_few_rows_and_seeds_is_as_careful_as_the_test(name: str, rows: int, seeds: int):
     scenario = next(s for s in SCENARIOS if s.name == name)
