@@ -109,6 +109,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
         teacher_progress=results.teacher_progress(plan, ledger),
         teachers=results.teachers(plan),
         samples=results.samples(plan),
+        drawn_by_seed=results.drawn_by_seed(plan),
         tuned=bool(plan.teachers),
         protocol=recipe.protocol(plan),
         budget=recipe.budget(plan),

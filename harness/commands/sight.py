@@ -13,7 +13,7 @@ from harness.planning.planned import Plan
 from harness.planning.recipe import protocol
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
 from harness.search.progress import Progress
-from harness.search.results import samples
+from harness.search.results import drawn_by_seed
 
 POINTS = (1, 2, 5)
 
@@ -24,13 +24,13 @@ def sight(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> lis
     if not cells or not protocol(plan):
         return []
     measured = dict(_measured(plan, ledger)) if ledger and any(found.seeds for found in replays) else {}
-    lines = []
+    paired, lines = drawn_by_seed(plan), []
     for name, task in tasks_of(plan).items():
         own = [cell for cell in cells if cell.task == name]
         seeds, examples = max((cell.seeds for cell in own), default=0), _examples(task, plan)
         if not seeds or not examples:
             continue
-        expected = measured.get(name) or assumed(examples, 1 if samples(plan) > 1 else max(len(own), 2))
+        expected = measured.get(name) or assumed(examples, 1 if name in paired else max(len(own), 2))
         by = "measured" if name in measured else "assumed"
         lines.append(f"  {name}, {examples} dev examples, {counted(seeds, 'seed')} ({by}): {_told(expected, seeds)}")
     if not lines:

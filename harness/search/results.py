@@ -179,9 +179,21 @@ def teachers(plan: Plan) -> int:
 
 def samples(plan: Plan) -> int:
     """How many draws of a part of the training examples the seeds of a cell have; 0 where all train on the whole."""
-    drawn = [cell for cell in plan.cells if cell.run.trains and not cell.refused and _draws(cell, plan)]
-    own = [cell.seeds for cell in drawn if cell.run.settings["train_sample"] == "each_seed"]
-    return max(own, default=1) if drawn else 0
+    drawn = _drawn(plan)
+    return max((cell.seeds for cell in drawn if _own(cell)), default=1) if drawn else 0
+
+
+def drawn_by_seed(plan: Plan) -> tuple[str, ...]:
+    """The tasks of whose training examples each seed of a cell has a part of its own; of a small one all have all."""
+    return tuple(dict.fromkeys(cell.task for cell in _drawn(plan) if _own(cell) and cell.seeds > 1))
+
+
+def _drawn(plan: Plan) -> list[Cell]:
+    return [cell for cell in plan.cells if cell.run.trains and not cell.refused and _draws(cell, plan)]
+
+
+def _own(cell: Cell) -> bool:
+    return bool(cell.run.settings["train_sample"] == "each_seed")
 
 
 def _draws(cell: Cell, plan: Plan) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +38,11 @@ def tests(
     columns: Sequence[Column],
     tasks: Mapping[str, Task],
     score: Score,
-    paired: bool = False,
+    paired: Collection[str] = (),
 ) -> dict[int, Tested]:
     """What can be compared of each column of scores, by the column's number; of an average what can in every task.
 
-    paired: the runs of a seed share its draw of training examples, whatever their row.
+    paired: the tasks of which the runs of a seed share its draw of training examples, whatever their row.
     """
     from harness.reports.statistics.noise import averaged
 
@@ -52,7 +52,7 @@ def tests(
         if not entries or not is_score(column.metric):
             continue
         if column.task:
-            made = _tested(replace(tasks[column.task], metric=column.metric), entries, score, paired)
+            made = _tested(replace(tasks[column.task], metric=column.metric), entries, score, column.task in paired)
             found |= {j: made} if made else {}
             continue
         parts = [i for i, other in enumerate(columns) if other.task and other.selects]

@@ -57,7 +57,7 @@ def build(
     grid = _with_multiples(_grid(study, study.profile(profile_name).inits, names, index, columns), columns, study)
     ranked = {key: entries for key, entries in grid.items() if rows[key[2]].competes}
     at = {key: _column(key, rows[key[2]], grid) for key in grid}
-    tested = tests(grid, columns, tasks, score, paired=provenance.samples > 1)
+    tested = tests(grid, columns, tasks, score, paired=provenance.drawn_by_seed)
     standing, untested = standings(ranked, columns, tested, at)
     planned = to_reference(reference, ranked, columns, tested, at)
     found = [s["to_best"] for s in standing.values()] if reference == BEST else [*planned.values()]

@@ -11,7 +11,7 @@ from harness.errors import UserError
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
-from harness.search.results import samples
+from harness.search.results import drawn_by_seed, samples
 from tests.conftest import SMALL_STUDY, Harness
 from tests.results import table_folder
 
@@ -36,6 +36,14 @@ def test_more_examples_than_there_are_are_no_draw_and_a_fraction_is_one() -> Non
     part = ("train_examples=0", "train_fraction=0.5")
     assert (samples(planned(*part)), samples(planned(*part, EACH))) == (1, 3)
     assert planned(*part, EACH).cells[0].id != planned(*part).cells[0].id
+    assert drawn_by_seed(planned(*part, EACH)) == ("entailment",)
+    assert drawn_by_seed(planned(*part)) == drawn_by_seed(planned(*part, EACH, seeds=1)) == ()
+
+
+def test_of_a_task_that_is_no_larger_than_the_part_nothing_is_drawn() -> None:
+    made = planned(EACH, tasks=["entailment", "sentiment"])
+    made.examples["sentiment"] = made.cells[0].run.settings["train_examples"]
+    assert samples(made) == 3 and drawn_by_seed(made) == ("entailment",)
 
 
 @pytest.mark.parametrize(

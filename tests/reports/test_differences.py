@@ -115,6 +115,15 @@ def test_notes_say_what_is_drawn_by_chance():
     assert "over dev examples alone, as one seed tells nothing of others)" in render(table(single), "markdown")
 
 
+def test_only_columns_whose_seeds_draw_their_examples_are_compared_seed_by_seed():
+    rows = zip(ROWS, (50, 60, 70), strict=False)
+    cells = [cell(row, task, (k, k + 3)) for row, k in rows for task in ("sst2", "rte")]
+    made = table(cells, samples=2, drawn_by_seed=("sst2",))
+    assert [made.tested[j].noise.paired for j in range(3)] == [True, False, True]  # the third is the average
+    one_row = table(cells[:2], samples=2, drawn_by_seed=("sst2", "rte"))
+    assert one_row.tested[2].noise.values.tolist() == [0.515] and not one_row.detectable
+
+
 def test_pairs_have_the_tables_noise():
     made = against("vanilla_kd")
     (one,) = [d for d in differences(made, "att_kl", "Vanilla KD") if d["task"] == "sst2"]
