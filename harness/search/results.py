@@ -184,8 +184,13 @@ def samples(plan: Plan) -> int:
 
 
 def drawn_by_seed(plan: Plan) -> tuple[str, ...]:
-    """The tasks of whose training examples each seed of a cell has a part of its own; of a small one all have all."""
-    return tuple(dict.fromkeys(cell.task for cell in _drawn(plan) if _own(cell) and cell.seeds > 1))
+    """The tasks of which each seed of a cell draws what all rows then share: a part of the training examples, a teacher.
+
+    Not those that are no larger than the part.
+    """
+    drawn = [cell for cell in _drawn(plan) if _own(cell) and cell.seeds > 1]
+    drawn += [cell for cell in plan.cells if len(cell.teachers) > 1 and not cell.refused]
+    return tuple(dict.fromkeys(cell.task for cell in drawn))
 
 
 def _drawn(plan: Plan) -> list[Cell]:

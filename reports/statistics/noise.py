@@ -8,7 +8,7 @@ many rows have which is estimated by maximum likelihood (Kiefer and Wolfowitz, A
 that is Jeffreys' prior, of which Student's t follows; with many rows alike it is nearly a known s. docs/statistics.md
 has the simulations that chose it.
 
-Where each seed draws training examples, the same for all rows, rows are compared seed by seed: a pair has the variance
+Where each seed draws training examples or a teacher for all rows, rows are compared by seeds: a pair has the variance
 of its own differences, with Jeffreys' prior, of which the paired t-test follows. No pair is learned from another there:
 a draw moves rows together that are alike, and apart that are not, so that pairs are no sample of one kind.
 """
@@ -233,7 +233,7 @@ def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray], pair
 
     Examples and seeds are drawn together: what of the examples' variance is each seed's own stands in the variance
     over seeds already, and is taken out of that of the examples. Rows of one seed have no variance over seeds that is
-    known, and get none. paired: the runs of a seed share what it drew, training examples, and rows that have as many
+    known, and get none. paired: the runs of a seed share what it drew, and rows that have as many
     seeds are compared by these, those of one seed with each of another's. Otherwise the seeds of two rows are taken as
     independent.
     """

@@ -42,7 +42,7 @@ def tests(
 ) -> dict[int, Tested]:
     """What can be compared of each column of scores, by the column's number; of an average what can in every task.
 
-    paired: the tasks of which the runs of a seed share its draw of training examples, whatever their row.
+    paired: the tasks of which the runs of a seed share what it drew, whatever their row: training examples, a teacher.
     """
     from harness.reports.statistics.noise import averaged
 

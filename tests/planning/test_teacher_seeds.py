@@ -16,7 +16,7 @@ from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
 from harness.search.driver import Driver
 from harness.search.progress import specify
-from harness.search.results import teacher_progress, teacher_scores, teachers
+from harness.search.results import drawn_by_seed, teacher_progress, teacher_scores, teachers
 from tests.at_once import AtOnce, Silent
 from tests.conftest import SMALL_STUDY, Harness
 from tests.results import table_folder
@@ -39,6 +39,7 @@ def runs(plan: Plan, cell: Cell) -> list[str]:
 def test_each_seed_learns_from_its_own_teacher_and_trials_from_the_first() -> None:
     one, each = planned(), planned("teacher.seeds=3")
     assert one.teachers == each.teachers and teachers(one) == 1 and teachers(each) == 3
+    assert (drawn_by_seed(one), drawn_by_seed(each)) == ((), tuple(each.tasks))
     assert planned("teacher.seeds=1").cells == one.cells
     for before, cell in zip(one.cells, each.cells, strict=True):
         made = [each.first[run].run for run in cell.teachers]
