@@ -184,7 +184,7 @@ def samples(plan: Plan) -> int:
 
 
 def drawn_by_seed(plan: Plan) -> tuple[str, ...]:
-    """The tasks of which each seed of a cell draws what all rows then share: a part of the training examples, a teacher.
+    """The tasks of which each seed of a cell draws what all rows share: a part of the training examples, a teacher.
 
     Not those that are no larger than the part.
     """
