@@ -194,6 +194,7 @@ def drawn_by_seed(plan: Plan) -> tuple[str, ...]:
 
 
 def _drawn(plan: Plan) -> list[Cell]:
+    """The cells that train on a part of the examples."""
     return [cell for cell in plan.cells if cell.run.trains and not cell.refused and _draws(cell, plan)]
 
 

@@ -157,10 +157,10 @@ class Noise:
         return replace(self, **only, examples=self.examples[np.ix_(kept, kept)])
 
     def in_pairs(self) -> Noise:
-        """The same, told of pairs."""
-        a, b = np.triu_indices(len(self.values), 1)
+        """The same noise as that of each pair's difference, by which it can be added to that of paired rows."""
         if self.paired:
             return self
+        a, b = np.triu_indices(len(self.values), 1)
         seeds, weights = _fewer(*_sums(self.seeds[a], self.weights[a], self.seeds[b], self.weights[b]))
         return replace(self, seeds=seeds, weights=weights, paired=True)
 
@@ -233,9 +233,8 @@ def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray], pair
 
     Examples and seeds are drawn together: what of the examples' variance is each seed's own stands in the variance
     over seeds already, and is taken out of that of the examples. Rows of one seed have no variance over seeds that is
-    known, and get none. paired: the runs of a seed share what it drew, and rows that have as many
-    seeds are compared by these, those of one seed with each of another's. Otherwise the seeds of two rows are taken as
-    independent.
+    known, and get none. paired: the runs of a seed share what it drew, and rows that have as many seeds are compared
+    by these, those of one seed with each of another's. Otherwise the seeds of two rows are taken as independent.
     """
     size = influences[0].shape[1]
     means = np.stack([of_row.mean(0) for of_row in influences])  # (k, N)
@@ -279,11 +278,10 @@ def of_moments(
     return Noise(np.asarray(values), examples, *_merged(seeds, weights), size, pooled, count, 1 / size**2)
 
 
-def of_pairs(
-    scores: np.ndarray, examples: np.ndarray, own: np.ndarray, size: int, several: np.ndarray
-) -> Noise:
-    """That of rows whose scores, (k, S), have the same seeds, compared by these; own: as above, a covariance (k, k).
+def of_pairs(scores: np.ndarray, examples: np.ndarray, own: np.ndarray, size: int, several: np.ndarray) -> Noise:
+    """That of rows whose scores, (k, S), have the same seeds, compared by these.
 
+    examples, own: (k, k), the covariances of means over draws of the examples, and what seeds do to single ones.
     several: (k,), false for a row of one seed, which has the same score S times.
     """
     seeds = scores.shape[1]
