@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import digamma, ndtr, polygamma, stdtr, stdtrit
 
 from harness.contracts import Task
-from harness.reports.statistics import LEVEL, noise
+from harness.reports.statistics import LEVEL, estimation, noise
 from harness.reports.statistics.influence import influence
 from harness.reports.statistics.noise import Noise, holm
 
@@ -72,8 +72,8 @@ class Drawn:
         k, seeds = self.scores.shape
         examples, own, means = self.examples * np.eye(k), np.full(k, self.own), self.scores.mean(1)
         if self.paired:
-            return noise.of_pairs(self.scores, examples, np.diag(own), self.size, np.full(k, True))
-        return noise.of_moments(means, self.scores.var(1, ddof=1), np.full(k, seeds), examples, own, self.size)
+            return estimation.of_pairs(noise.Drawn(self.scores, np.diag(own), np.full(k, True)), examples, self.size)
+        return estimation.of_moments(means, self.scores.var(1, ddof=1), np.full(k, seeds), examples, own, self.size)
 
 
 def drawn(rng: np.random.Generator, scenario: Scenario, rows: int, seeds: int, size: int, better: float = 0.0) -> Drawn:
@@ -244,12 +244,12 @@ def speed(rows: int = 50, tasks: int = 5, seeds: int = 4, size: int = 10_000) ->
             [influence(task, np.where(one, labels, 1 - labels), labels, lambda *_: 0.0) for one in row] for row in right
         ]
         parts.append(
-            noise.of_runs(
+            estimation.of_runs(
                 [np.array([value for value, _ in row]) for row in found],
                 [np.array([moved for _, moved in row], np.float32) for row in found],
             )
         )
-    for made in (*parts, noise.averaged(parts)):
+    for made in (*parts, estimation.averaged(parts)):
         made.to_best()
         made.compare(range(1, rows), [0] * (rows - 1))
         made.detectable()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.reports.statistics.noise import of_runs
+from harness.reports.statistics.estimation import of_runs
 from harness.reports.statistics.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED, counts, tau_interval, verdicts
 
 TABLES = 400  # of each scenario; of the time, a few minutes

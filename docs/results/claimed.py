@@ -18,6 +18,7 @@ from harness.reports import Table
 from harness.reports.papers.orderings import FEWEST_SEEDS
 from harness.reports.papers.printed import AVERAGES
 from harness.reports.statistics import LEVEL, POWER
+from harness.reports.statistics.estimation import of_pairs
 from harness.reports.statistics.noise import Noise, holm
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
 from harness.reports.tables import quantities
@@ -210,22 +211,20 @@ def _no_more_than(points: float, low: float, high: float) -> str:
 def summed_up(noise: Noise, *groups: Sequence[int]) -> Noise:
     """The sums of these pairs of means, as means of their own: (a + d) - (b + c) is (a - b) - (c - d).
 
-    Raises ValueError for means that are compared by their seeds, as what these do to four at once is not kept.
+    Raises ValueError for averages over tasks of means that are compared by seeds: what these do is not kept there.
     """
-    if noise.paired:
-        raise ValueError("a difference of differences of rows with draws of their own is not tested")
     chosen = np.zeros((len(groups), len(noise.values)))
     for group, row in zip(groups, chosen, strict=True):
         row[list(group)] = 1.0
+    examples = chosen @ noise.examples @ chosen.T
+    if noise.drawn:
+        return of_pairs(noise.drawn.sums(chosen), examples, noise.size)
+    if noise.paired:
+        raise ValueError("a difference of differences of averages of rows with draws of their own is not tested")
     variances = [np.add.outer(*noise.seeds[list(group)]).ravel() for group in groups]
     chances = [np.outer(*noise.weights[list(group)]).ravel() for group in groups]
-    return replace(
-        noise,
-        values=chosen @ noise.values,
-        examples=chosen @ noise.examples @ chosen.T,
-        seeds=np.array(variances),
-        weights=np.array(chances),
-    )
+    means = {"values": chosen @ noise.values, "examples": examples}
+    return replace(noise, **means, seeds=np.array(variances), weights=np.array(chances))
 
 
 def _measured(factor: Told, ours: Told, table: Table) -> Iterator[Compared]:

@@ -9,8 +9,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import gammaincinv, ndtr, stdtrit
 
-from harness.reports.statistics import LEVEL, POWER
-from harness.reports.statistics.noise import Noise, grid, mixture_reach, posterior
+from harness.reports.statistics import LEVEL, POWER, mixtures
+from harness.reports.statistics.estimation import grid, posterior
+from harness.reports.statistics.noise import Noise
 
 # Assumed where nothing is measured. The first is the median of the columns of docs/results, to a point.
 SEED_SPREAD, DISAGREEMENT = 0.01, 0.1
@@ -62,7 +63,7 @@ def _by_drawing(expected: Expected, seeds: int) -> float:
         sampled = (2 * expected.spread * quantiles / (seeds - 1))[:, None]
         of_pairs = posterior(sampled, np.array([seeds - 1]))[:, 0]
         deviations = np.sqrt(expected.shared + grid() / seeds)
-        needed = mixture_reach(LEVEL / 2, np.broadcast_to(deviations, of_pairs.shape), of_pairs)
+        needed = mixtures.reach(LEVEL / 2, np.broadcast_to(deviations, of_pairs.shape), of_pairs)
     else:
         two = _drawn(expected.spread, min(expected.rows, MOST_ROWS), seeds)[:, :2].reshape(2 * TABLES, -1)
         examples = np.eye(len(two)) * expected.shared / 2

@@ -44,7 +44,7 @@ def tests(
 
     paired: the tasks of which the runs of a seed share what it drew, whatever their row: training examples, a teacher.
     """
-    from harness.reports.statistics.noise import averaged
+    from harness.reports.statistics.estimation import averaged
 
     found: dict[int, Tested] = {}
     for j, column in enumerate(columns):
@@ -169,8 +169,8 @@ def _tested(task: Task, entries: Mapping[Key, Entry], score: Score, paired: bool
     """
     import numpy as np
 
+    from harness.reports.statistics.estimation import of_runs
     from harness.reports.statistics.influence import influence
-    from harness.reports.statistics.noise import of_runs
 
     metric, task = task.metric, task.imitated if task.metric == AGREEMENT else task
     if task.metric not in task.metrics:  # the predictions are those of the first dev split

@@ -10,7 +10,8 @@ from scipy import stats
 
 from benchmarks.statistics import HARD, SCENARIOS, chosen, drawn, errors, known, power
 from harness.reports.statistics import LEVEL
-from harness.reports.statistics.noise import Noise, averaged, of_moments, of_runs
+from harness.reports.statistics.estimation import averaged, of_moments, of_pairs, of_runs
+from harness.reports.statistics.noise import Noise
 from harness.reports.statistics.planning import MOST_SEEDS, Expected, assumed
 
 SIZE = 1000
@@ -80,6 +81,10 @@ def test_rows_that_share_what_a_seed_draws_are_compared_by_the_paired_t_test():
     some = made.among([3, 1])
     other = made.p_value(np.array([3]), np.array([1]))
     assert some.p_value(np.array([0]), np.array([1])) == pytest.approx(other)
+    # A difference of differences is tested by what it is in each seed.
+    contrast = of_pairs(made.drawn.sums(np.array([[1, 0, 0, 1], [0, 1, 1, 0]])), np.zeros((2, 2)), 10**6)
+    of_seeds = stats.ttest_1samp(scores[0] - scores[1] - scores[2] + scores[3], 0).pvalue
+    assert contrast.p_value(np.array([0]), np.array([1])) == pytest.approx(of_seeds, rel=0.05)
     rows = [scores[0], scores[1][:4]]  # not the same seeds
     fewer, unpaired = (of_runs(rows, [still, still[:4]], paired) for paired in (True, False))
     assert fewer.reach(0.1, a[:1], b[:1]) == unpaired.reach(0.1, a[:1], b[:1])
