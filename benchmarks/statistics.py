@@ -18,6 +18,7 @@ from harness.contracts import Task
 from harness.reports.statistics import LEVEL, estimation, noise
 from harness.reports.statistics.influence import influence
 from harness.reports.statistics.noise import Noise, holm
+from harness.reports.statistics.planning import detectable
 
 HARD = 0.06  # of a row's right answers, the part of the variance that its seeds share, and each seed's own
 DRAWS = 999
@@ -252,7 +253,7 @@ def speed(rows: int = 50, tasks: int = 5, seeds: int = 4, size: int = 10_000) ->
     for made in (*parts, estimation.averaged(parts)):
         made.to_best()
         made.compare(range(1, rows), [0] * (rows - 1))
-        made.detectable()
+        detectable(made)
     return time.process_time() - began, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtri
 
-from harness.reports.statistics import LEVEL, POWER, mixtures
+from harness.reports.statistics import LEVEL, mixtures
 
 
 @dataclass(frozen=True)
@@ -148,18 +147,6 @@ class Noise:
         a, b = np.triu_indices(len(self.values), 1)
         seeds, weights = mixtures.fewer(*mixtures.sums(self.seeds[a], self.weights[a], self.seeds[b], self.weights[b]))
         return replace(self, seeds=seeds, weights=weights, paired=True)
-
-    def detectable(self) -> float:
-        """The least difference between two rows that the two-sided test finds in 80% of tables, with its noise.
-
-        Of the median pair of at least two rows, compared alone.
-        """
-        a, b = np.triu_indices(len(self.values), 1)
-        own = 0.0 if np.isnan(self.spread) else 2 * self.spread / self.count
-        about = np.full(len(a), 2 * np.sqrt(self.shared() + own))
-        middle = np.argsort(self.tail(about, a, b), kind="stable")[len(a) // 2, None]
-        found = self.reach(LEVEL / 2, a[middle], b[middle])
-        return float((found + ndtri(POWER) * np.sqrt(self.variance(a[middle], b[middle]) + own))[0])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a study will be able to see, from its sizes."""
+"""How small a difference a study will be able to see, from its sizes, or a table could, from its noise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaincinv, ndtr, stdtrit
+from scipy.special import gammaincinv, ndtr, ndtri, stdtrit
 
 from harness.reports.statistics import LEVEL, POWER, mixtures
 from harness.reports.statistics.estimation import grid, posterior
@@ -32,7 +32,7 @@ class Expected:
     shared: float
     rows: int
 
-    def least(self, seeds: int) -> float:
+    def least(self, seeds: float) -> float:
         """The least difference, as a fraction, that a two-sided test finds with a power of POWER.
 
         One seed tells nothing of others: then over the examples alone.
@@ -54,8 +54,24 @@ def assumed(examples: int, rows: int) -> Expected:
     return Expected(SEED_SPREAD**2, DISAGREEMENT / examples, rows)
 
 
+def detectable(noise: Noise) -> float:
+    """The least difference between two rows that the two-sided test finds in 80% of tables with this noise.
+
+    Of at least two rows; of the median pair, compared alone. Rows compared by seeds are taken for equally noisy: what
+    a single pair's seeds tell of that is too little.
+    """
+    if noise.paired:
+        return Expected(noise.spread, noise.shared(), 1).least(noise.count)
+    a, b = np.triu_indices(len(noise.values), 1)
+    own = 0.0 if np.isnan(noise.spread) else 2 * noise.spread / noise.count
+    about = np.full(len(a), 2 * np.sqrt(noise.shared() + own))
+    middle = np.argsort(noise.tail(about, a, b), kind="stable")[len(a) // 2, None]
+    found = noise.reach(LEVEL / 2, a[middle], b[middle])
+    return float((found + ndtri(POWER) * np.sqrt(noise.variance(a[middle], b[middle]) + own))[0])
+
+
 @lru_cache(maxsize=1024)
-def _by_drawing(expected: Expected, seeds: int) -> float:
+def _by_drawing(expected: Expected, seeds: float) -> float:
     """The difference that the test finds in the share POWER of TABLES tables with this noise."""
     if expected.rows == 1:
         # Of one variance its quantiles tell more than so many draws.
@@ -77,7 +93,7 @@ def _by_drawing(expected: Expected, seeds: int) -> float:
 
 
 @lru_cache(maxsize=64)  # tasks of one assumption share it
-def _drawn(spread: float, rows: int, seeds: int) -> np.ndarray:
+def _drawn(spread: float, rows: int, seeds: float) -> np.ndarray:
     """(TABLES, rows, POINTS) what the test learns of the variances of the rows of each table."""
     sampled = np.random.default_rng(0).chisquare(seeds - 1, (TABLES, rows)) * spread / (seeds - 1)
     return posterior(sampled, np.full(rows, seeds - 1))

@@ -162,8 +162,10 @@ def _line(key: Key, row: TableRow, mark: Callable[[TableRow], str], entries: tup
 
 def _detectable(tested: Mapping[int, Tested], ranked: Iterable[Key]) -> dict[int, float]:
     """The least difference that each column would find between two rows that compete, where it has two."""
+    from harness.reports.statistics.planning import detectable
+
     competing = {j: [key for key in ranked if key in of.keys] for j, of in tested.items()}
-    return {j: tested[j].among(keys).detectable() for j, keys in competing.items() if len(keys) > 1}
+    return {j: detectable(tested[j].among(keys)) for j, keys in competing.items() if len(keys) > 1}
 
 
 def _reference(asked: str, study: Study, rows: Mapping[str, TableRow]) -> str:
