@@ -35,5 +35,7 @@ def sentences(folder: Path, sst2_sentences: str = "") -> list[str]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        raise SystemExit(__doc__)
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     print("\n".join(sentences(Path(sys.argv[1]), *sys.argv[2:])))

@@ -73,4 +73,6 @@ def main(task: str, glue: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4 or sys.argv[1] not in TASKS:
+        raise SystemExit(__doc__)
     main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
