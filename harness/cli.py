@@ -25,7 +25,7 @@ def parser() -> Parser:
     """The whole command line."""
     top = Parser(
         prog="harness",
-        description="Compare distillation objectives fairly, and write the table down.",
+        description="Compare distillation objectives fairly, and print the table.",
         allow_abbrev=False,
     )
     top.add_argument("--version", action=Version, nargs=0, help="print the version and stop")
@@ -57,52 +57,50 @@ def _add_working(commands: Any) -> None:
     command = partial(_command, commands, parents=[flags.selection()])
     run = command(
         "run",
-        "train what is missing and print the table",
-        "Train what is missing and print the table. A second call trains nothing.",
+        "train the runs that are missing, then print the table",
+        "Train the runs that are missing, then print the table. A second call trains nothing.",
     )
-    run.add_argument("--workers", type=int, metavar="N", help="runs at once (default: a core each; on GPUs found out)")
-    run.add_argument("--mps", action="store_true", help="let runs share a GPU by CUDA's Multi-Process Service")
+    run.add_argument("--workers", type=int, metavar="N", help="runs at a time (default: one per core; GPUs: measured)")
+    run.add_argument("--mps", action="store_true", help="share a GPU between runs by CUDA's Multi-Process Service")
     run.add_argument("--executor", default="local", choices=("local", "ray"), help="local (default) or ray")
     run.add_argument("--address", metavar="HOST:PORT", help="ray: join this cluster (default: start Ray here)")
-    run.add_argument("--cpus-per-run", type=float, metavar="N", help="ray: CPUs that a run takes (default: 1)")
-    run.add_argument("--gpus-per-run", type=float, metavar="N", help="ray: GPUs or a part of one (default: 0)")
+    run.add_argument("--cpus-per-run", type=float, metavar="N", help="ray: CPUs per run (default: 1)")
+    run.add_argument("--gpus-per-run", type=float, metavar="N", help="ray: GPUs per run, or part of one (default: 0)")
+    run.add_argument("--shared-out", action="store_true", help="ray: every node sees the --out folder, so copy nothing")
     run.add_argument(
-        "--shared-out", action="store_true", help="ray: every node sees the folder of --out, so nothing of it is copied"
-    )
-    run.add_argument(
-        "--refresh", action="store_true", help="make anew what another version of the code made (harness plan tells it)"
+        "--refresh", action="store_true", help="repeat runs of another version of the code (harness plan lists them)"
     )
     run.add_argument(
         "--keep",
         default="best",
         choices=("best", "all", "none"),
-        help="whose weights are kept, for harness export: each cell's best run's (default), all or none",
+        help="weights to keep for harness export: of each cell's best run (default), of all runs, or none",
     )
     run.add_argument(
         "--track",
         choices=words.TRACKERS,
-        help="also follow every run's losses, selection score and learning rate there, kept in OUT/track",
+        help="also log every run's losses, selection score and learning rate there (files in OUT/track)",
     )
     run.add_argument(
-        "--run-timeout", metavar="TIME", help="give a run up that takes longer: seconds, or 30m, 2h (default: never)"
+        "--run-timeout", metavar="TIME", help="stop a run that takes longer: seconds, or 30m, 2h (default: never)"
     )
     flags.add_layout(run)
-    run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
+    run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the --out folder)")
     flags.add_columns(run)
     command(
         "distil-corpus",
-        "only the distillations on a corpus, by all processes of a launch",
-        "Train the distillations on a corpus that a study begins with, by all processes that torchrun or "
-        "accelerate launch started; harness run then goes on from them.",
+        "train only the distillations on a corpus, with all processes of a launch",
+        "Train the distillations on a corpus that a study starts from, with all processes that torchrun or "
+        "accelerate launch started; harness run then continues from them.",
         aliases=["pretrain"],  # as it was called first
     )
     plan = command(
         "plan",
-        "what a run would do; trains nothing",
-        "Every cell, run and refusal with its reason, and an estimate of the time.",
+        "show what a run would do; trains nothing",
+        "List every cell, every run and every refusal with its reason, and estimate the time.",
     )
     plan.add_argument("--workers", type=int, metavar="N", help="for the estimate (default: the number of cores)")
-    plan.add_argument("--explain", action="store_true", help="instead: each setting beside what the work's text says")
+    plan.add_argument("--explain", action="store_true", help="instead, show each setting beside what the paper says")
 
 
 def _add_report(commands: Any) -> None:
@@ -110,36 +108,36 @@ def _add_report(commands: Any) -> None:
     report = _command(
         commands,
         "report",
-        "the table, from what is recorded",
-        "The table from what is recorded: of the whole study, or of what the flags of harness run choose.",
+        "print the table from the recorded runs",
+        "Print the table of the recorded runs: of the whole study, or of what the flags of harness run select.",
         parents=[flags.selection(made=True)],
     )
     report.add_argument(
         "--format",
         default="terminal",
         metavar="FORMAT",
-        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet; what was done, in words of "
-        "a paper: methods, and what that cites: bibtex; for others to collect, as files in the folder of --to: "
-        "eval_results (Hugging Face's), every_eval_ever",
+        help="the table: markdown, latex, csv, html, json or terminal (default); every run: jsonl, parquet; the "
+        "methods section of a paper: methods, its references: bibtex; for collections of results, as files in the --to "
+        "folder: eval_results (Hugging Face's), every_eval_ever",
     )
-    report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
+    report.add_argument("--to", metavar="FOLDER", help="the folder for the files of eval_results and every_eval_ever")
     flags.add_layout(report)
     report.add_argument(
         "--against",
         default="",
         metavar="ROW",
-        help="by how much each row is better or worse than this one, or than the best (default: the study's own row)",
+        help="add each row's difference to this row, or to the best (default: the study's own reference row)",
     )
     report.add_argument(
         "--with",
         **flags.SEVERAL,
         dest="additions",
         choices=words.ADDITIONS,
-        help="also, below the table (as csv in its place, one at a time): over_tasks, what five tasks or more say "
-        "together; selection, what choosing on dev would have added; tuning, scores by the number of trials; "
-        "sensitivity, scores by the settings that were tried",
+        help="add below the table (as csv: print instead of it, one at a time) over_tasks: a test over five tasks or "
+        "more; selection: what selecting on dev would have added; tuning: scores by number of trials; sensitivity: "
+        "scores by the settings that were tried",
     )
-    report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
+    report.add_argument("--compare", choices=("published",), help="show the published numbers beside ours")
     flags.add_columns(report)
 
 
@@ -149,62 +147,62 @@ def _add_looking(commands: Any) -> None:
     figures = _command(
         commands,
         "figures",
-        "the table's figures as files for a paper",
-        "The figures of the table as SVG, PDF (fonts embedded) and PNG, with their data as CSV.",
+        "write the table's figures as files for a paper",
+        "Write the figures of the table as SVG, PDF (fonts embedded) and PNG, with their data as CSV.",
         parents=[seen],
     )
     figures.add_argument(
-        "names", nargs="*", metavar="FIGURE", help=f"only these: {', '.join(words.FIGURES)} (default: all there are)"
+        "names", nargs="*", metavar="FIGURE", help=f"only these: {', '.join(words.FIGURES)} (default: all it has)"
     )
-    figures.add_argument("--to", metavar="FOLDER", help="where they are written (default: figures, beside the table)")
+    figures.add_argument("--to", metavar="FOLDER", help="the folder to write to (default: figures, beside the table)")
     figures.add_argument(
         "--width",
         default="both",
         choices=words.WIDTHS,
-        help="for one column of paper (3.3 inches), two (6.9) or both (default)",
+        help="one column of a paper (3.3 inches), two (6.9) or both (default)",
     )
     flags.add_columns(figures)
-    _command(commands, "status", "what is done, running, failed and left", parents=[seen])
+    _command(commands, "status", "show which runs are done, running, failed and left", parents=[seen])
     submit = _command(
         commands,
         "submit",
-        "write GLUE submission files, or keep what the server said of them",
-        "Predict GLUE's test splits by the best run of each cell of a row, which is made again for that, "
-        "and write the files that GLUE's server takes. Or keep the scores that the server gave them, which comparisons "
-        "with published test scores then show.",
+        "write GLUE submission files, or record the scores that the server gave them",
+        "Predict GLUE's test splits with the best run of each cell of a row, which is trained again for that, "
+        "and write the files that GLUE's server takes. Or record the scores that the server gave them, which "
+        "comparisons with published test scores then show.",
         parents=[flags.kind(made=True)],
     )
     submit.add_argument("--row", required=True, metavar="ROW", help="which row of the study's table")
     submit.add_argument("--student", metavar="S", help="which student, where the row has several")
     submit.add_argument("--init", metavar="I", help="which initialisation, where the row has several")
     submit.add_argument("--tasks", nargs="+", metavar="A", help="only these tasks")
-    submit.add_argument("--data", metavar="DIR", help="where the test files are (default: where the plan has its data)")
+    submit.add_argument("--data", metavar="DIR", help="the folder of the test files (default: the plan's data)")
     what = submit.add_mutually_exclusive_group(required=True)
-    what.add_argument("--to", metavar="FOLDER", help="where the files are written")
-    what.add_argument("--scores", metavar="FILE", help="a CSV (task,metric,score) of what the server said, in points")
+    what.add_argument("--to", metavar="FOLDER", help="the folder to write to")
+    what.add_argument("--scores", metavar="FILE", help="a CSV (task,metric,score) of the server's scores, in points")
 
 
 def _add_keeping(commands: Any) -> None:
     """The commands that look after folders of results."""
     command = partial(_command, commands)
-    merge = command("merge", "bring the runs and plans of folders of results into one")
-    merge.add_argument("folders", nargs="+", metavar="FOLDER", help="folders of results, which stay as they are")
-    merge.add_argument("--into", required=True, metavar="FOLDER", help="another, or a new one; what it has, stays")
+    merge = command("merge", "combine the runs and plans of several folders of results")
+    merge.add_argument("folders", nargs="+", metavar="FOLDER", help="folders of results; they are not changed")
+    merge.add_argument("--into", required=True, metavar="FOLDER", help="another or a new folder; its runs are kept")
     pack = command(
         "pack",
-        "a folder of results without its caches, for somebody else",
-        "Write a folder of results without its caches: report and run go on from it on any machine, and train nothing "
-        "that was trained.",
+        "copy a folder of results, without its caches, for somebody else",
+        "Copy a folder of results without its caches. On any machine, report and run continue from it and repeat no "
+        "training.",
     )
     pack.add_argument("--to", required=True, metavar="FOLDER|FILE", help="a new folder, or a .zip, .tar or .tar.gz")
     clean = command(
         "clean",
-        "remove what a folder of results can do without",
-        "Remove the cache of other versions of the code, cache and weights of runs in no plan, and what interrupted "
-        "runs left. Records, predictions and tables stay.",
+        "remove what a folder of results does not need",
+        "Remove caches of other versions of the code, caches and weights of runs in no plan, and leftovers of "
+        "interrupted runs. Records, predictions and tables are kept.",
     )
-    clean.add_argument("--dry-run", action="store_true", help="only tell what would go")
-    remove = command("remove", "remove a run, or those of a cell: the next harness run makes them again")
+    clean.add_argument("--dry-run", action="store_true", help="only show what would be removed")
+    remove = command("remove", "remove a run, or all runs of a cell; the next harness run repeats them")
     remove.add_argument("what", metavar="RUN|CELL", help="an id or the start of one")
     for parser in (pack, clean, remove):
         parser.add_argument("--out", default="results", metavar="DIR", help="the folder of results (default: results)")
@@ -215,26 +213,29 @@ def _add_keeping(commands: Any) -> None:
 def _add_others(commands: Any) -> None:
     """The commands for trained students, and all the rest."""
     command = partial(_command, commands)
-    convert = command("convert", "write a teacher of another library into a folder in Hugging Face's format")
+    convert = command("convert", "convert a teacher of another library to a folder in Hugging Face's format")
     convert.add_argument("teacher", metavar="TEACHER", help="as for --teacher: fairseq:FOLDER")
-    convert.add_argument("--to", required=True, metavar="FOLDER", help="a new folder, which --teacher then takes")
-    export = command("export", "write the best run of a cell, or a run, into a folder in Hugging Face's format")
+    convert.add_argument("--to", required=True, metavar="FOLDER", help="a new folder, to give to --teacher")
+    export = command("export", "write a run, or the best run of a cell, to a folder in Hugging Face's format")
     export.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as for harness show")
     export.add_argument("--to", required=True, metavar="FOLDER", help="a new folder")
-    export.add_argument("--onnx", action="store_true", help="with an ONNX graph beside the weights")
-    export.add_argument("--push", metavar="NAME", help="upload it to the hub, too, as USER/NAME")
-    predict = command("predict", "what a trained student says of texts: labels and probabilities, or scores")
-    predict.add_argument("what", metavar="CELL|RUN|FOLDER", help="as for harness export, or what it wrote")
+    export.add_argument("--onnx", action="store_true", help="also write an ONNX graph")
+    export.add_argument("--push", metavar="NAME", help="also upload it to the hub, as USER/NAME")
+    predict = command("predict", "predict texts with a trained student: labels and probabilities, or scores")
+    predict.add_argument("what", metavar="CELL|RUN|FOLDER", help="as for harness export, or a folder that it wrote")
     predict.add_argument(
-        "--input", required=True, metavar="FILE|-", help="a text a line, a table by its columns, or a pipe"
+        "--input",
+        required=True,
+        metavar="FILE|-",
+        help="one text per line, or a table with the task's columns; - for a pipe",
     )
     predict.add_argument("--output", metavar="FILE", help="csv, tsv or JSON lines (default: printed as JSON lines)")
-    show = command("show", "one cell or run: its value, how it was selected, from which runs, why it failed")
-    show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
-    listing = command("list", "every name of one kind")
+    show = command("show", "show one cell or run: its value, how it was selected, from which runs, why it failed")
+    show.add_argument("what", metavar="CELL|RUN", help="an id, or the start of one, from a table in JSON or CSV")
+    listing = command("list", "list every name of one kind")
     listing.add_argument("kind", metavar="KIND", help=f"one of {', '.join(words.KINDS)}")
     plugin = command("new", "write a plugin file, ready to fill in")
-    plugin.add_argument("kind", choices=words.NEW, help="plugin: a distribution of one, with pyproject.toml and tests")
+    plugin.add_argument("kind", choices=words.NEW, help="plugin: a package to install, with pyproject.toml and tests")
     plugin.add_argument("name", metavar="NAME")
     for parser in (convert, listing, predict):
         parser.add_argument("--plugin", **flags.SEVERAL, metavar="FILE")

@@ -71,28 +71,28 @@ def kind(made: bool = False) -> Parser:
     found = Parser(add_help=False)
     add, sizes = found.add_argument, "quick|small|paper"
     if made:
-        add("--study", metavar="NAME", help="which study (default: the only one that there are results of)")
-        add("--profile", metavar=sizes, help="its size (default: quick, or the only one that there are results of)")
+        add("--study", metavar="NAME", help="the study (default: the only one with results)")
+        add("--profile", metavar=sizes, help="its size (default: quick, or the only one with results)")
     else:
-        add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
+        add("--study", required=True, metavar="NAME", help="the study (harness list studies shows all)")
         add("--profile", default="quick", metavar=sizes, help="its size (default: quick)")
     add(
         "--teacher",
         nargs="+",
         metavar="NAME",
-        help="embedded, embedded:train, minilm, mpnet, fairseq:FOLDER, a hub name, a folder; several joined by + (the "
-        "mean of their probabilities); TASK=NAME ... (each task its own)",
+        help="embedded, embedded:train, minilm, mpnet, fairseq:FOLDER, a hub name or a folder; several joined by + "
+        "(their mean probabilities); TASK=NAME ... for one per task",
     )
     add("--corpus", metavar="TEXT", help="unlabelled text: a file, a folder, embedded, pydoc or hub:NAME")
-    add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
-    add("--seeds", type=int, metavar="N", help="runs of the best setting of each cell")
-    add("--trials", type=int, metavar="N", help="settings tried in each cell")
-    add("--set", **SEVERAL, metavar="KEY=VALUE", help="fix a setting (teacher.KEY: the teacher's)")
+    add("--out", default="results", metavar="DIR", help="the folder of results (default: results)")
+    add("--seeds", type=int, metavar="N", help="runs of each cell's best setting")
+    add("--trials", type=int, metavar="N", help="settings to try in each cell")
+    add("--set", **SEVERAL, metavar="KEY=VALUE", help="fix a setting; teacher.KEY for the teacher's")
     add(
         "--search",
         **SEVERAL,
         metavar="KEY=A,B",
-        help="try these values of a setting in each cell, or, KEY=LOW..HIGH, --trials of a range",
+        help="try these values of a setting in each cell; KEY=LOW..HIGH: try --trials values of a range",
     )
     add("--plugin", **SEVERAL, metavar="FILE", help="load plugins from a Python file")
     return found
@@ -108,24 +108,25 @@ def selection(made: bool = False) -> Parser:
         nargs="+",
         default=[],
         metavar="ROW[=MODEL]",
-        help="also fine-tune these models as they are: rows of the study, or hub names and folders of your own",
+        help="also fine-tune these models on the labels: rows of the study, or hub names and folders of your own",
     )
     add(
         "--baselines",
         action="store_true",
-        help="also two references: the commonest class or mean score, and a regression on tf-idf",
+        help="add two reference rows: the commonest class or mean score, and a regression on tf-idf",
     )
     add(
         "--controls",
         action="store_true",
-        help="also label smoothing, and vanilla KD by random weights, shuffled answers and the student's own kind",
+        help="add control rows: label smoothing, and vanilla KD from random weights, from shuffled answers and from a "
+        "student of the same kind",
     )
     add(
         "--objectives",
         nargs="+",
         metavar="A",
-        help="only these rows of the study, as the lines of harness plan end, or objectives (harness list objectives), "
-        "or sums of those (0.5*att_kl+val_kl)",
+        help="only these rows of the study (harness plan prints their names), objectives (harness list objectives), or "
+        "sums of objectives (0.5*att_kl+val_kl)",
     )
     for flag in ("students", "inits"):
         add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
@@ -138,8 +139,8 @@ def add_layout(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--layout",
         choices=words.LAYOUTS,
-        help="the table as lines of tasks, or task by task as a matrix of rows by students and initialisations "
-        "(default: the study's)",
+        help="lines: one line per row, one column per task; matrix: for each task, rows by students and "
+        "initialisations (default: the study's)",
     )
 
 
@@ -148,5 +149,5 @@ def add_columns(command: argparse.ArgumentParser) -> None:
         "--columns",
         **SEVERAL,
         choices=words.COLUMNS,
-        help="also how large each model is, and how fast it encodes here (measured once, from weights that are kept)",
+        help="add each model's size, and how fast it encodes here (measured once, from kept weights)",
     )
