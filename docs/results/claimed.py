@@ -124,12 +124,14 @@ def measured(found: Mapping[str, Results]) -> Known:
 
 
 def noise_told(known: Known) -> str:
-    said = f"seeds {100 * SEED_SPREAD:g} point apart (standard deviation), and two rows that answer {DISAGREEMENT:.0%} "
-    said += "of the examples differently (as of accuracies)"
-    for (study, task), noise in known.items():
-        said += f"; of `{study}` on {task} as measured here, seeds {100 * noise.spread**0.5:.1f} points apart, and "
-        said += f"{100 * noise.shared**0.5:.1f} points for the standard error that the examples give a difference"
-    return said
+    said = f"that scores of other seeds have a standard deviation of {100 * SEED_SPREAD:g} point and that two rows answer "
+    said += f"{DISAGREEMENT:.0%} of the examples differently (as of accuracies). Where we have measured them, it takes ours"
+    parts = [
+        f"`{study}` on {task}: {100 * noise.spread**0.5:.1f} points over seeds, and a standard error of "
+        f"{100 * noise.shared**0.5:.1f} points of a difference by the examples"
+        for (study, task), noise in known.items()
+    ]
+    return f"{said} ({'; '.join(parts)})"
 
 
 # ---------------------------------------------------------------- what our data say

@@ -41,12 +41,12 @@ def page(made: Results) -> str:
 |---|---|
 {facts(made)}
 
-The records are [packed beside this page](index.md#the-packed-ledgers): `{archive(name).name}`. What they say of the
-works is on the page of [claims](claims.md).
+The records are [packed beside this page](index.md#the-packed-ledgers): `{archive(name).name}`. The page of
+[claims](claims.md) judges the four works by them.
 {found}
 {pictures}
 
-What follows is printed, from the packed ledger, by
+From the packed ledger, this command prints the rest of this page:
 
 <!-- not run: of the archive as it is unpacked -->
 ```sh
@@ -72,8 +72,8 @@ def facts(made: Results) -> str:
     made_on = [record["made_on"] for record in made.records if "made_on" in record]
     lines = {
         "runs of cells": f"{done:,} of {wanted:,}{'' if done == wanted else ', the rest under way'}",
-        "runs in all": f"{status['finished']:,} finished, {status['failed']:,} failed; teachers among them",
-        "hours of training": f"{made.hours:.1f}, of one core each",
+        "all runs": f"{status['finished']:,} finished, {status['failed']:,} failed, including teachers",
+        "core hours": f"{made.hours:.1f}",
         "machine": "; ".join(sorted({each["machine"] for each in made_on})),
         "made by": "; ".join(sorted({each["harness"] for each in made_on})),
     }
@@ -94,7 +94,7 @@ def _picture(name: str, title: str) -> str:
 
 def overview(found: Mapping[str, Results]) -> str:
     """The table of index.md."""
-    lines = ["| study | data | runs | hours of a core | ledger |", "|---|---|---:|---:|---|"]
+    lines = ["| study | data | runs | core hours | ledger |", "|---|---|---:|---:|---|"]
     for name, made in found.items():
         file = archive(name)
         lines.append(
