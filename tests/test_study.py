@@ -189,7 +189,7 @@ def test_the_published_setting_is_planned_right(call: Harness, tmp_path: Path) -
     assert "teacher roberta-base" in text and "4 seeds" in text
     assert "learning_rate 1e-05 (qnli, sst2, mnli, mrpc, qqp, cola), 2e-05 (rte)" in text
     assert "batch_size 32 (qnli, sst2, mnli, qqp), 16 (mrpc, rte, cola)" in text
-    assert "protocol: published (epochs and settings are chosen on dev)" in text
+    assert "protocol: published (epochs and settings are selected on dev)" in text
     assert list(tmp_path.iterdir()) == []
 
 

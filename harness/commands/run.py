@@ -192,11 +192,11 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         what = f"{counted(len(before), 'run')} that these start from (teachers, distillations)"
         lines.append(f"{what}, {len(to_make(worked_out, replays, ledger))} missing")
     if real and (chosen := protocol(worked_out)):
-        how = f"{chosen} (epochs and settings are chosen on {chosen_on(chosen)})"
+        how = f"{chosen} (epochs and settings are selected on {chosen_on(chosen)})"
         lines += [f"budget: {budget(worked_out)}", f"protocol: {how}", f"recipe: {recipe(worked_out)}"]
         if samples(worked_out) == 1 and max(cell.seeds for cell in real) > 1:
-            only = "which ± and tests hold for alone; --set train_sample=each_seed draws for each"
-            lines.append(f"train_examples: one draw of them for all seeds, {only}")
+            only = "± and tests hold for that draw only; --set train_sample=each_seed gives each seed its own"
+            lines.append(f"train_examples: one draw of them for all seeds, so {only}")
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
     lines += [

@@ -11,6 +11,7 @@ from harness.errors import UserError, counted
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
 from harness.planning.recipe import protocol
+from harness.reports.statistics import POWER
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
 from harness.search.progress import Progress
 from harness.search.results import drawn_by_seed
@@ -35,21 +36,20 @@ def sight(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> lis
         lines.append(f"  {name}, {examples} dev examples, {counted(seeds, 'seed')} ({by}): {_told(expected, seeds)}")
     if not lines:
         return []
-    how = f"runs of other seeds differ by a standard deviation of {100 * SEED_SPREAD:g} point and two rows answer "
-    how += f"{DISAGREEMENT:.0%} of the examples differently (as of accuracies; from random weights or few examples "
-    how += "seeds lie 2 to 8 points apart)"
-    assumption = "" if len(measured) == len(lines) else f", if {how}"
-    first = f"what a test of two rows named beforehand finds with 80% power{assumption}:"
+    how = f"scores of other seeds have a standard deviation of {100 * SEED_SPREAD:g} point (2 to 8 from random weights or "
+    how += f"few examples) and two rows answer {DISAGREEMENT:.0%} of the examples differently (as of accuracies)"
+    assumption = "" if len(measured) == len(lines) else f", assuming that {how}"
+    first = f"least difference that a test of two rows named beforehand detects with {POWER:.0%} power{assumption}:"
     return [first, *lines]
 
 
 def _told(expected: Expected, seeds: int) -> str:
-    alone = "" if seeds > 1 else ", for these seeds alone, as one tells nothing of others"
+    alone = "" if seeds > 1 else ", for this seed alone, as one tells nothing of others"
     needed = {points: expected.seeds_for(points / 100) for points in POINTS}
-    told = [f"{points} points by {number} seeds" for points, number in needed.items() if number]
+    told = [f"{points} points take {number} seeds" for points, number in needed.items() if number]
     hidden = [str(points) for points, number in needed.items() if not number]
     if hidden:
-        told.append(f"{' or '.join(hidden)} by no number up to {MOST_SEEDS}, as the examples are too few")
+        told.append(f"{' or '.join(hidden)} more than {MOST_SEEDS}, as the examples are too few")
     return f"{100 * expected.least(seeds):.1f} points{alone}; {', '.join(told)}"
 
 
