@@ -36,8 +36,8 @@ def sight(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> lis
         lines.append(f"  {name}, {examples} dev examples, {counted(seeds, 'seed')} ({by}): {_told(expected, seeds)}")
     if not lines:
         return []
-    how = f"scores of other seeds have a standard deviation of {100 * SEED_SPREAD:g} point (2 to 8 from random weights or "
-    how += f"few examples) and two rows answer {DISAGREEMENT:.0%} of the examples differently (as of accuracies)"
+    how = f"scores of other seeds have a standard deviation of {100 * SEED_SPREAD:g} point (2 to 8 from random weights "
+    how += f"or few examples) and two rows answer {DISAGREEMENT:.0%} of the examples differently (as of accuracies)"
     assumption = "" if len(measured) == len(lines) else f", assuming that {how}"
     first = f"least difference that a test of two rows named beforehand detects with {POWER:.0%} power{assumption}:"
     return [first, *lines]
