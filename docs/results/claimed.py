@@ -125,7 +125,7 @@ def measured(found: Mapping[str, Results]) -> Known:
 
 def noise_told(known: Known) -> str:
     said = f"that scores of other seeds have a standard deviation of {100 * SEED_SPREAD:g} point and that two rows "
-    said += f"answer {DISAGREEMENT:.0%} of the examples differently (as of accuracies). Where we have measured them, it "
+    said += f"answer {DISAGREEMENT:.0%} of the examples differently (as of accuracies). Where we measured them, it "
     said += "takes ours"
     parts = [
         f"`{study}` on {task}: {100 * noise.spread**0.5:.1f} points over seeds, and a standard error of "
