@@ -62,7 +62,7 @@ class Display:
         state = plain(f"{run.title}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}")
         if "step" in entry:
             state += f", step {entry['step']} of {entry['steps']}, {entry['tokens_per_second']:,.0f} tokens/s"
-        if "seconds_left" in entry:
+        if "seconds_left" in entry and (entry["epoch"], entry["step"]) > (1, 1):  # the first step is mostly set-up
             state += f", {_time(entry['seconds_left'])} left, {entry['peak_memory_mib'] / 1024:.1f} GiB at most"
         if self.bar:
             self.bar.update(self.bar_task, description=state)

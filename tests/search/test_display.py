@@ -74,6 +74,12 @@ def test_the_time_left_is_readable(seconds: float, said: str) -> None:
     assert f", {said} left, " in bar.description
 
 
+def test_the_first_step_tells_no_time() -> None:
+    bar = Bar()
+    Display(PLAN, bar).epoch(GENERAL, {**ENTRY, "epoch": 1, "step": 1})
+    assert bar.description == f"{NAME}: general 1, loss 0.01235, step 1 of 100000, 12,346 tokens/s"
+
+
 def test_training_on_a_task_tells_its_steps_without_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     bar = Bar()
     entry = {k: v for k, v in ENTRY.items() if k not in ("seconds_left", "steps_per_second", "peak_memory_mib")}
