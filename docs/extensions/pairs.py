@@ -23,21 +23,21 @@ _CLASSES = Task("_task_", "", "accuracy", ("accuracy",), labels=("a", "b"))
 KINDS = {
     "S": ("single sentences with classes", _CLASSES),
     "P": ("pairs with classes", replace(_CLASSES, pair=True)),
-    "V": ("pairs with values, as how alike they are", Task("_task_", "", "pearson", ("pearson",), pair=True)),
+    "V": ("pairs with values, such as similarities", Task("_task_", "", "pearson", ("pearson",), pair=True)),
     "R": ("candidates that are ranked", replace(_CLASSES, pair=True, ranking=True)),
     "C": ("a corpus, whose text has no labels", replace(CORPUS, name=_CLASSES.name)),
 }
 BERT = ModelInfo("BERT-base", 12, 768, 12, 30522, 2, frozenset(Signal), tokenizer="wordpieces")
 HEAD = """# Which objective trains which student
 
-Written by `make pages`: change nothing here by hand. A letter stands for a kind of data on which the objective can
+`make pages` writes this page; do not edit it by hand. A letter stands for a kind of data on which the objective can
 train the student:
 
 {kinds}
 
-A number in brackets tells, below the table, why not on others: beside an objective of all students, in a cell of one.
-Students have the settings that they have where nobody gives others; some reasons, as a width, go away with a setting.
-The same is said of the cells of a study by its plan:
+A number in brackets refers to a note below the table that says why not on other data; beside an objective it holds for
+all students, in a cell for one. Students have their default settings here; some reasons, such as a width, go away with
+another setting. For the cells of a study, its plan says the same:
 
 ```sh
 harness plan --study objectives_vs_students
