@@ -155,7 +155,7 @@ def _best(plan: Plan, ledger: Ledger, cell: Cell) -> Finished:
     if len(found.trials) < trials_of(cell):
         raise UserError(
             f"{where} is not finished, with {len(found.trials)} of {trials_of(cell)} trials made: "
-            f"harness run --study {plan.study} --profile {plan.profile} goes on with it"
+            "the harness run command that planned it goes on with it"
         )
     if found.best is None:
         raise UserError(f"{where} failed in every trial; harness show {cell.id} tells why")

@@ -85,8 +85,8 @@ def _of_cell(plan: Plan, cell: Cell, ledger: Ledger) -> Taken:
     found = progress(cell, plan.defaults, ledger.read)
     if found.missing:
         raise UserError(
-            f"{where} is not finished, with {len(found.missing)} or more runs left: harness run --study {plan.study} "
-            f"--profile {plan.profile} goes on with it"
+            f"{where} is not finished, with {len(found.missing)} or more runs left: "
+            "the harness run command that planned it goes on with it"
         )
     best = best_run(found)
     if best is None:

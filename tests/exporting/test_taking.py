@@ -287,7 +287,7 @@ def test_what_cannot_be_exported_is_told_in_a_sentence(again: Path, call: Harnes
     assert "cannot be written" in refused(name, "--to", tmp_path / "full" / "file" / "new")
     assert "no name on the hub" in refused(name, "--to", tmp_path / "new", "--push", "a/b/c")
     (again / "ledger" / found.seeds[1].run / "record.json").unlink()
-    assert f"harness run --study {STUDY} --profile quick goes on" in refused(name, "--to", tmp_path / "new")
+    assert "the harness run command that planned it goes on" in refused(name, "--to", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
