@@ -190,7 +190,8 @@ def _unseen(asked: ResolvedRequest, task: Task, cells: Sequence[Cell]) -> list[s
         return []
     ways = [own.get(name) for own in settings for name in ("augmentation", "multi_task.augmentation")]
     masked = any(str(way).startswith("masking") for way in ways)  # also masking+pos
-    return unseen(task, texts, asked.teachers_named.of(task), max(own["max_length"] for own in settings), masked)
+    named, most = asked.teachers_named, max(own["max_length"] for own in settings)
+    return unseen(task, texts, named.of(task), most, masked, named.called(task))
 
 
 def _teachers(asked: ResolvedRequest, prerequisites: Prerequisites, tasks: Sequence[Task]) -> dict[str, str]:

@@ -26,13 +26,13 @@ def sample(split: Split) -> list[tuple[str, ...]]:
 
 
 def unseen(
-    task: Task, texts: Sequence[tuple[str, ...]], teacher: Any, most: int, masked: bool = False
+    task: Task, texts: Sequence[tuple[str, ...]], teacher: Any, most: int, masked: bool = False, called: str = ""
 ) -> list[str]:
     """Sentences on the texts of more than `most` tokens, and on tokens that stand for what is unknown.
 
     teacher: a plugin, of an ensemble whoever sees least; nothing is told of one whose tokenizer cannot be had. masked:
-    words of further texts are, which is told of a tokenizer that has no token for it. Raises Faulty for one that is
-    none.
+    words of further texts are, which is told of a tokenizer that has no token for it. called: as tables call the
+    teacher; by default by its plugin's name. Raises Faulty for a tokenizer that is none.
     """
     from transformers import PreTrainedTokenizerBase
 
@@ -46,7 +46,7 @@ def unseen(
         raise
     except UserError:
         return found
-    by = f"teacher {teacher.name}"
+    by = f"teacher {called or teacher.name}"
     read = [_read(reader, texts) for reader in readers]
     cut, lengths = max((sum(size > most for size in sizes) / len(sizes), sizes) for sizes, _ in read)
     if cut >= LEAST:

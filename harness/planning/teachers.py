@@ -48,14 +48,18 @@ class Teachers:
         self.own: Mapping[str, Any] = {task: _made(named[task]) for task in tasks if named}
         one = words if isinstance(words, str) else words[0]
         self.first: Any = next(iter(self.own.values())) if self.own else _made(one)
-        labels = {task: _label(teacher, named[task]) for task, teacher in self.own.items()}
-        self.label = ", ".join(f"{t}={label}" for t, label in labels.items()) or _label(self.first, one)
+        self.labels = {task: _label(teacher, named[task]) for task, teacher in self.own.items()}
+        self.label = ", ".join(f"{t}={label}" for t, label in self.labels.items()) or _label(self.first, one)
 
     def of(self, task: Task) -> Any:
         """Raises UserError for a corpus where each task has a teacher of its own."""
         if refused := self.refused([task]):
             raise UserError(refused)
         return self.own.get(task.name, self.first)
+
+    def called(self, task: Task) -> str:
+        """What tables call the teacher of a task."""
+        return self.labels.get(task.name, self.label)
 
     def refused(self, tasks: Sequence[Task]) -> str:
         """Why there is no one teacher of these, a corpus or several tasks together, or ""."""

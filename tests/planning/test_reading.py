@@ -91,10 +91,10 @@ def test_a_tokenizer_without_a_mask_token_is_told_where_words_are_masked() -> No
 
 @pytest.mark.parametrize(("way", "told"), [("masking", 1), ("masking+pos", 1), ("none", 0)])
 def test_a_plan_tells_a_decoder_without_a_mask_token(tmp_path: Path, glue: Path, way: str, told: int) -> None:
-    decoder = generative_models.checkpoint(tmp_path / "gpt2", "gpt2")
+    decoder = generative_models.checkpoint(tmp_path / "my_decoder", "gpt2")
     asked = {"data": str(glue), "tasks": ["sst2"], "objectives": ["logits"], "teacher": str(decoder)}
     plan = resolve(Request("augmentation", profile="small", overrides=(f"augmentation={way}",), **asked))
-    assert sum("for want of a mask token" in sentence for sentence in plan.unseen) == told
+    assert sum("by teacher my_decoder, for want of a mask token" in sentence for sentence in plan.unseen) == told
 
 
 def test_pairs_are_read_as_one() -> None:
