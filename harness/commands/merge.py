@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 from argparse import Namespace
 from collections import Counter
@@ -63,7 +64,7 @@ def merge(options: Namespace) -> int:
             tell(f"{source.out}: {union.summary()}")
             if begun:
                 say(f"{source.out} is still worked in: merge it again for the runs that end from now on")
-    tell(f"harness report --study NAME --out {into} prints a table of all")
+    tell(f"harness report --study NAME --out {shlex.quote(str(into))} prints a table of all")
     return 1 if left_out else 0
 
 

@@ -115,8 +115,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
         budget=recipe.budget(plan),
         recipe=recipe.recipe(plan),
         notes=(
-            *(told["told"] for told in plan.declared.values()),
-            *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in plan.unseen),
+            *_of_data(plan),
             *results.misnamed(plan, declared),
             *results.redeclared(plan, declared),
             *(f"{sentence}." for sentence in edited(plan)),
@@ -139,6 +138,16 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
     submitted = server_scores.of_cells(plan, ledger, replays)
     before = {run: record for run in plan.first if (record := ledger.read(run))}
     return replace(table, submitted=submitted, runs=runs, before=before, kind=filed.kind_of(plan))
+
+
+def _of_data(plan: Plan) -> list[str]:
+    """What is told of the data: of a table that is narrowed not that of tasks which no run of it has."""
+    first = {name for cell in plan.cells for name in cell.after if name in plan.first}
+    runs = [*(cell.run for cell in plan.cells), *(plan.first[name].run for name in first)]
+    gone = {*plan.examples, *plan.declared}.difference(plan.tasks, *(run.data_of for run in runs))
+    cut = [sentence for sentence in plan.unseen if not any(f"s of {name} " in sentence for name in gone)]
+    told = [told["told"] for name, told in plan.declared.items() if name not in gone]
+    return [*told, *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in cut)]
 
 
 def score_of(task: Task, predictions: Any, labels: Any) -> float:

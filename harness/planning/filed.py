@@ -341,7 +341,7 @@ def only(out: Path, study: str | None, profile: str | None) -> tuple[str, str]:
     if study is not None:  # what is not there is told where it is looked for
         return study, profile or "quick"
     if not here:
-        start = f"start with harness run --study NAME --out {out}"
+        start = f"start with harness run --study NAME --out {shlex.quote(str(out))}"
         raise UserError(f"there are no results in {out}; {start}, or give their folder with --out")
     known = ", ".join(f"{name} (profile {size})" for name, size in meant or here)
     which = "say which by --study and --profile" if meant else f"none of profile {profile}"

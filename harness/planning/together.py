@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -188,7 +189,7 @@ def _of_kind(out: Path, request: Request) -> list[Path]:
     others = sorted({profile for study, profile, *_ in parts if study == request.study})
     if others:
         raise UserError(f"{what} in {out}, but of {' and '.join(others)}: give --profile {others[0]}")
-    start = f"harness run --study {request.study} --profile {request.profile} --out {out}"
+    start = f"harness run --study {request.study} --profile {request.profile} --out {shlex.quote(str(out))}"
     raise UserError(f"{what} in {out}; start with {start}")
 
 

@@ -23,9 +23,10 @@ def test_merging_unites_runs_plans_weights_and_predictions(call: Harness, tmp_pa
     one = results.finished(tmp_path / "one", ["vanilla_kd"])
     two = results.finished(tmp_path / "two", ["att_kl", "val_kl"])
     server_scores.keep(two, {results.run_of("att_kl"): {"sst2": {"accuracy": 90.0}}})
-    into = tmp_path / "into"
+    into = tmp_path / "all of them"
     done = call("merge", one.out, two.out, "--into", into)
     assert done.returncode == 0, done.stderr
+    assert f"harness report --study NAME --out '{into}' prints a table of all" in done.stdout.replace("\n", " ")
     assert "2 runs brought, 0 there before" in done.stdout and "2 runs brought, 1 there before" in done.stdout
     assert done.stdout.count(", 1 plan brought\n") == 2
     assert results.content(into) == results.content(one.out) | results.content(two.out)

@@ -13,6 +13,7 @@ import pytest
 
 from harness import registry
 from harness.errors import UserError
+from harness.ledger import Ledger
 from harness.planning.filed import every, flags_named, flags_of, folder_of, keep, read
 from harness.planning.plan import resolve
 from harness.planning.spelling import ambiguous
@@ -230,13 +231,28 @@ def test_a_profile_or_kind_that_is_there_is_named(call: Harness, tmp_path: Path)
     assert call("status", "--out", out).stdout.startswith(f"study {STUDY}, profile quick")
     other = call("report", "--out", out, "--profile", "small")
     assert other.returncode == 2 and f"holds results of {STUDY} (profile quick): none of profile small" in other.stderr
-    other = call("report", "--out", tmp_path / "none")
-    assert other.returncode == 2 and "there are no results in" in other.stderr and "harness run --study" in other.stderr
+    spaced = shutil.copytree(out, tmp_path / "of a paper")
+    for words, empty in ((("report",), tmp_path / "not here"), (("report", "--study", "matrix_heads"), spaced)):
+        other = call(*words, "--out", empty)
+        assert other.returncode == 2 and "no results" in other.stderr and "harness run --study" in other.stderr
+        assert f" --out '{empty}'" in other.stderr  # as a shell takes it
     other = call(*report, "--profile", "small")
     assert other.returncode == 2 and "but of quick: give --profile quick" in other.stderr
     other = call(*report, "--seeds", "7")
     assert other.returncode == 2 and "with --seeds 7" in other.stderr
     assert "but with --seeds 1 --trials 1 --set epochs=1 train_examples=32: give these" in other.stderr
+
+
+def test_a_narrowed_table_tells_nothing_of_the_data_of_other_tasks(call: Harness, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for name in ("films", "songs"):
+        rows = [f"a {name[:-1]} of {number} {'long ' * 60}words,{number % 2}" for number in range(60)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    tasks = [f"{name}={tmp_path / name}.csv" for name in ("films", "songs")]
+    kept(Ledger(out, create=True).out, objectives=["vanilla_kd"], inits=["random"], tasks=tasks)
+    both, one = (call("report", "--study", STUDY, "--out", out, *words).stdout for words in ((), ("--tasks", "songs")))
+    assert all(f"task {name}: 2 classes" in both and f"texts of {name}" in both for name in ("films", "songs"))
+    assert "task songs: 2 classes" in one and "texts of songs" in one and "films" not in one
 
 
 def test_kinds_are_named_by_their_flags_and_found_by_what_they_have(tmp_path: Path) -> None:
