@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from argparse import Namespace
 from dataclasses import dataclass
@@ -146,8 +147,8 @@ def new(options: Namespace) -> int:
     atomic_write(path, _filled(template.text, name).encode(), new=True)
     tell(f"{path} written. {template.todo}, then:")
     if template.tested:
-        tell(f"  python -m harness.testing {path}    (with pytest installed; a minute or two)")
-    tell(f"  harness run --plugin {path} {_filled(template.run, name)}")
+        tell(f"  python -m harness.testing {shlex.quote(str(path))}    (with pytest installed; a minute or two)")
+    tell(f"  harness run --plugin {shlex.quote(str(path))} {_filled(template.run, name)}")
     if (ROOT / "pyproject.toml").is_file():  # a checkout
         folder = Path(str(files(registry.ALL[template.plural].folder))).relative_to(ROOT)
         tell(f"or move it into {folder}/ of the checkout, where no --plugin is needed.")

@@ -100,8 +100,10 @@ def _keep_scores(options: Namespace) -> int:
                 )
             scores.setdefault(run, {})[task] = said[task]
         server_scores.keep(ledger, scores)
-    report = f"harness report --study {plan.study} --profile {plan.profile} --compare published"
-    tell(f"scores of row {options.row} kept for {', '.join(said)}: {report} shows them beside published test scores")
+    tell(
+        f"scores of row {options.row} kept for {', '.join(said)}: harness report --compare published shows them beside "
+        "published test scores"
+    )
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -252,6 +253,12 @@ class OwnExamples:
         numbers = [_number(str(label)) for _, _, label in examples]
         known = sum(number is not None for number in numbers)
         if not known and kind != "score":
+            if examples and all(re.fullmatch(r"[-+]?\d+,\d+", str(label).strip()) for _, _, label in examples):
+                where, _, label = examples[0]
+                raise UserError(
+                    f"{where}: {self.label} {short(label)} has a decimal comma: scores are written with a point; "
+                    f"{self.name}.kind=classes takes all as names"
+                )
             return False
         if not kind and 2 * known <= len(numbers):  # then those are odd, such as one "NaN" among names
             where, _, label = next(one for one, number in zip(examples, numbers, strict=True) if number is not None)

@@ -151,6 +151,10 @@ HOSTILE: dict[str, Case] = {
     ),
     "a number among names": (csv("text,label\na,x\nb,NaN\nc,y\n"), "line 3: label 'NaN' is a number, but 2 of 3 "),
     "a score without end": (csv("text,score\na,1.5\nb,inf\n"), "line 3: .*not finite"),
+    "scores with decimal commas": (
+        file("a.tsv", "text\tlabel\n" + "so\t0,5\nla\t-1,5\n" * 4),
+        r"line 2: label '0,5' has a decimal comma: scores are written with a point; mine\.kind=classes",
+    ),
     "a score that is none": (csv(GOOD), r"line 2: label 'yes' is not a number$", "kind=score"),
     "one class": (csv("text,label\na,x\nb,x\n"), "of train have one label, x"),
     "a label outside the classes": (csv(GOOD + "so so,maybe\n"), "line 6: label 'maybe' is not", "classes=no,yes"),

@@ -176,7 +176,7 @@ def test_what_the_server_said_is_kept_and_compared(
     refused(call("submit", *words), "row vanilla_kd on sst2 was not submitted as it is now")
     assert submit("--init", "every", "--tasks", "sst2", out=out).returncode == 0
     process = call("submit", *words)
-    assert process.returncode == 0 and "kept for sst2: harness report --study" in process.stdout, process.stderr
+    assert process.returncode == 0 and "kept for sst2: harness report --compare" in process.stdout, process.stderr
     kept = (out / server_scores.NAME).read_bytes()
     limit = csv.field_size_limit(131_072)  # Python's own, which reading a table in this process has raised
     for wrong, sentence in {
