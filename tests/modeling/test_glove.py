@@ -44,6 +44,19 @@ def test_a_student_starts_from_its_vectors(package: Path) -> None:
     assert glove.PACKAGE not in sys.modules
 
 
+def test_they_are_known_by_their_checksum_and_not_read_for_faults_by_a_plan(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents, other = Contents("embedded", "embedded", lenient=False), tmp_path / "other.txt"
+    other.write_text("the 1 2\ndog 1\n")
+    for file in ("glove", other):
+        contents.by_content(f"vectors:{file}")
+    with pytest.raises(UserError, match="2 numbers are expected"):
+        contents.check_vectors(f"vectors:{other}", [])
+    monkeypatch.setattr(word_vectors, "read", None)
+    contents.check_vectors(f"vectors:{glove.path()}", ["sentiment"])
+
+
 def test_another_package_is_refused(package: Path) -> None:
     np.save(package / "glove_6B_50d_emb.npy", -VECTORS)
     with pytest.raises(UserError, match=r"does not hold GloVe 6B as it should, its files are damaged"):
