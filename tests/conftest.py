@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -64,6 +65,24 @@ LONGEST = (
     "test_merge.py", "test_fairseq_teacher.py", "test_submission.py", "test_stops.py", "test_reading.py",
     "test_families.py", "test_taking.py", "test_huggingface.py", "test_index.py", "test_pack.py",
 )  # fmt: skip
+
+# Files that plan every study as it is declared: one process has them all, which plans each once.
+OF_EVERY_STUDY = (
+    "test_identities.py", "test_every_study.py", "test_lstm_studies.py", "test_methods.py", "test_task_agnostic.py",
+)  # fmt: skip
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """That of --dist loadfile, but for OF_EVERY_STUDY."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "of every study" if Path(file).name in OF_EVERY_STUDY else file
+
+    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

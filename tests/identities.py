@@ -12,19 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from harness import registry
 from harness.files import digest
-from harness.planning.contents import Contents
-from harness.planning.plan import resolve
 from harness.planning.planned import Cell
-from harness.planning.request import Request
 from harness.planning.space import is_grid
 from harness.search.progress import specify
-from harness.teachers import huggingface
+from tests.studies.builders import declared
 
 FILE = Path(__file__).with_suffix(".json")
 PROFILES = [(name, profile) for name in registry.STUDIES.names() for profile in registry.STUDIES.get(name).profiles]
@@ -50,9 +45,7 @@ NOT_PINNED = (
 def planned(study: str, profile: str) -> dict[str, Any]:
     """The hashes of a study's plan in a profile: of each row's cells and runs, of the runs that these start from, by
     kind, and of the rest. What is not of this distribution (GLUE, hub, files) counts by its name."""
-    with pytest.MonkeyPatch.context() as patch:
-        _by_name(patch)
-        plan = resolve(Request(study, profile), lenient=True)
+    plan = declared(study, profile, files=False)
     rows: dict[str, list[Any]] = {row.name: [] for row in plan.rows}
     for cell in plan.cells:
         about = {
@@ -80,29 +73,6 @@ def _runs(cell: Cell, defaults: Mapping[str, Any]) -> Iterator[str]:
         chosen = dict(zip(space, values, strict=False))
         for seed in range(cell.seeds):
             yield specify(cell, chosen, seed, ()).identity(defaults)
-
-
-def _by_name(patch: pytest.MonkeyPatch) -> None:
-    teacher, read, corpus = Contents.teacher, Contents._read, Contents.corpus
-
-    def unreachable(*_: Any, **__: Any) -> str:
-        raise OSError("not asked")
-
-    def file(self: Contents, value: str, asked: bool = True) -> str:
-        return value
-
-    patch.setattr(huggingface, "snapshot_download", unreachable)
-
-    patch.setattr(Contents, "by_content", file)
-    patch.setattr(Contents, "teacher", lambda self, p: teacher(self, p) if p.name == "embedded" else _name_of(p))
-    patch.setattr(Contents, "_read", lambda self, t: read(self, t) if not t.folder else (t.name, 0))
-    patch.setattr(
-        Contents, "corpus", lambda self: corpus(self) if self.corpus_source == "embedded" else self.corpus_source
-    )
-
-
-def _name_of(teacher: Any) -> str:
-    return f"{teacher.name}:{'' if Path(teacher.argument).is_dir() else teacher.argument}"
 
 
 def _short(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from typing import Any
@@ -16,7 +15,7 @@ from harness.registry import STUDIES
 from harness.reports.papers.references import Citations, key_of, references
 from harness.reports.tables.quantities import MEASURED, WHOLE
 from tests.conftest import Harness
-from tests.studies import builders
+from tests.studies.builders import declared as planned
 
 TASKS = [registry.TASKS.get(name) for name in registry.TASKS.names()]
 SCORES = {metric: 0.5 for task in TASKS for metric in getattr(task, "metrics", ())}
@@ -55,11 +54,6 @@ class Finished:
 class Empty(Finished):
     def read(self, run: str) -> Any:
         return None
-
-
-@functools.cache
-def planned(study: str, profile: str) -> Plan:
-    return builders.planned(study, profile=profile)
 
 
 def told(study: str, profile: str = "quick", kind: Any = Finished, form: str = "methods") -> str:

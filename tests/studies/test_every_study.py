@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from harness.planning.planned import Plan
 from harness.registry import STUDIES
 from tests import published
 from tests.conftest import ROOT
-from tests.studies import builders
+from tests.studies.builders import declared as planned
 
 PROFILES = ("quick", "small", "paper")
 SHARED = (
@@ -23,11 +22,6 @@ SHARED = (
     "profiles",
     "told",
 )  # files of what studies have in common
-
-
-@functools.cache
-def planned(name: str, profile: str) -> Plan:
-    return builders.planned(name, profile=profile)
 
 
 NAMES = STUDIES.names()  # before other tests add theirs
