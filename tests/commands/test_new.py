@@ -116,7 +116,7 @@ def test_of_two_at_once_the_first_to_end_has_the_name(
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
-@pytest.mark.parametrize("name", ["_", "_1", "student", "Task", "a" * 100])
+@pytest.mark.parametrize("name", ["_", "_1", "student", "Task", "match", "type", "a" * 100])
 def test_any_name_gives_a_file_that_is_python(
     kind: str, name: str, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,15 +101,6 @@ def test_names_that_no_objective_can_have(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["match", "type", "_", "a" * 100])
-def test_names_that_an_objective_can_have(
-    name: str, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert call("new", "objective", name).returncode == 0
-    compile((tmp_path / f"{name}.py").read_text(), name, "exec")
-
-
 def test_a_data_folder_given_by_name_is_read_by_plan(glue: Path, call: Harness, tmp_path: Path) -> None:
     """What `run` would refuse of it, `plan` refuses: only the hub may be out of reach."""
     folder = shutil.copytree(glue, tmp_path / "glue")

@@ -188,12 +188,6 @@ def test_a_damaged_memory_is_none(damage: str, resolved: Callable[..., Plan], ma
     assert file.read_text() == whole
 
 
-def test_a_plan_alone_writes_nothing(resolved: Callable[..., Plan]) -> None:
-    asked = Request("objectives_vs_init", objectives=["vanilla_kd"])
-    planning.resolve(asked, lenient=True, cache=Path("cache"))
-    assert not Path("cache").exists()
-
-
 PLUGIN = """
 from harness.registry import objective
 

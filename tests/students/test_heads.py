@@ -66,13 +66,6 @@ class TestBiLSTM:
         torch.manual_seed(0)
         return heads.BiLSTM(6, 3).eval()
 
-    def test_padding_changes_nothing(self, head: heads.BiLSTM) -> None:
-        states, lengths = torch.randn(3, 7, 6), [7, 2, 4]
-        together = head(states, torch.tensor(lengths))
-        for row, length in enumerate(lengths):
-            alone = head(states[row : row + 1, :length], torch.tensor([length]))
-            assert torch.allclose(together[row], alone[0], atol=1e-6)
-
     def test_it_reads_from_both_ends(self, head: heads.BiLSTM) -> None:
         """The last states are the forward one at the last token and the backward one at the first."""
         states = torch.randn(2, 5, 6)
