@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 import subprocess
 import sys
@@ -14,8 +13,8 @@ import pytest
 from harness import registry
 from harness.commands import new
 from harness.commands.new import TEMPLATES
-from tests.conftest import ROOT, Harness, environment
-from tests.launching import conformance
+from tests.conftest import ROOT, Harness
+from tests.launching import conformance, tested
 
 INSTALLED = functools.cache(new.packages_distributions)  # it reads what is told of every distribution
 SMALL = ("--trials", "1", "--seeds", "1", "--workers", "1", "--set", "epochs=1", "train_examples=32")
@@ -74,9 +73,8 @@ def test_a_distribution_is_installed_and_passes_its_tests(
     given = ["--no-deps", "--no-build-isolation", "--no-index", "--target", site, tmp_path / "my_loss"]
     subprocess.run([*pip, *map(str, given)], check=True, timeout=120)
     shutil.rmtree(tmp_path / "my_loss" / "build", ignore_errors=True)
-    given = {**environment(), "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
-    words = [sys.executable, "-m", "pytest", "-q", "-k", "finite_scalar or one_step and cbow", "-p", "no:cacheprovider"]
-    done = subprocess.run(words, cwd=tmp_path / "my_loss", env=given, capture_output=True, text=True, timeout=300)
+    words = ("-q", "-k", "finite_scalar or one_step and cbow", "-p", "no:cacheprovider", "-o", f"pythonpath={site}")
+    done = tested(*words, folder=tmp_path / "said", cwd=tmp_path / "my_loss")
     assert done.returncode == 0 and " passed" in done.stdout and "my_loss" not in done.stderr, done.stdout + done.stderr
     monkeypatch.syspath_prepend(str(site))
     assert "my_loss" in call("list", "objectives").stdout
