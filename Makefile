@@ -15,7 +15,7 @@ run: $(VENV)/installed
 
 install: $(VENV)/installed
 
-# One process has a whole file: what its tests share is made once. conftest.py says which files begin.
+# One process has a whole file: what its tests share is made once. conftest.py says which files begin, and which share one.
 test: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
