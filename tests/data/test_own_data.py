@@ -28,6 +28,7 @@ from tests.data.test_new_source import forget as forget
 from tests.training.builders import BASE, a_run, settings
 
 DATA = Path(os.environ.get("HARNESS_DATA_DIR", Path(__file__).parents[2].parent / "shared" / "data"))
+pytestmark = pytest.mark.usefixtures("no_figures")
 needs_data = pytest.mark.skipif(not (DATA / "vader").is_dir(), reason="no data: set HARNESS_DATA_DIR")
 
 STUDY = ("--study", "objectives_vs_init", "--objectives", "vanilla_kd", "--inits", "random")
@@ -189,10 +190,7 @@ def test_data_without_labels_say_what_is_asked(tmp_path: Path) -> None:
     """By the classes or the kind; or by a dev split that has labels, though train has none."""
     bare = [{"text": row["text"]} for row in ROWS]
     place = table(tmp_path / "a.csv", bare)
-    for said, message in (
-        ((), "no column of labels.* or none that there is none"),
-        (("label=none",), "no labels, wh"),
-    ):
+    for said, message in ((), "no column of labels.* or none that there is none"), (("label=none",), "no labels, wh"):
         with pytest.raises(UserError, match=message):
             reads(place, *said)
     known = reads(place, "label=none", "classes=no,yes")
@@ -274,10 +272,8 @@ def test_a_plugin_says_it_in_a_few_lines(tmp_path: Path, call: Harness) -> None:
     for name, place in (("a.py", GIVEN), ("b.py", '"rows.csv"')):
         (tmp_path / name).write_text(PLUGIN.replace("{place}", place))
         own.TASKS._found.pop("mine", None)
-        request = Request(
-            "objectives_vs_init", tasks=["mine"], objectives=["vanilla_kd"], plugins=[str(tmp_path / name)]
-        )
-        plan = resolve(request)
+        asked = {"tasks": ["mine"], "objectives": ["vanilla_kd"], "plugins": [str(tmp_path / name)]}
+        plan = resolve(Request("objectives_vs_init", **asked))  # type: ignore[arg-type]
         contents |= {cell.run.data_of["mine"] for cell in plan.cells}
         assert plan.cells[0].metric == "macro_f1" and outside(plan.cells[0].run).keys() == {"task mine"}
         recalled = own.Known.from_json("mine", json.loads(json.dumps(plan.declared["mine"])))
@@ -383,11 +379,8 @@ def test_nodes_of_a_cluster_get_the_files(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("place", "settings", "told"),
     [
-        (
-            "reuters_r8",
-            (),
-            "8 classes (acq, crude, earn, grain, interest, ...); 5,485 to train on, 2,189 reported (test,",
-        ),
+        ("reuters_r8", (),
+            "8 classes (acq, crude, earn, grain, interest, ...); 5,485 to train on, 2,189 reported (test,"),
         ("newsgroups", (), "20 classes (alt.atheism, comp.graphics, "),
         (
             "vader/movieReviewSnippets_GroundTruth.txt",
@@ -400,7 +393,7 @@ def test_nodes_of_a_cluster_get_the_files(tmp_path: Path, monkeypatch: pytest.Mo
             "4,152 to train on, 1,038 reported (held out of train, alike in id together)",
         ),
     ],
-)
+)  # fmt: skip
 def test_data_that_nobody_prepared(place: str, settings: tuple[str, ...], told: str) -> None:
     known = reads(DATA / place, *settings)
     assert told in known.told
