@@ -20,6 +20,8 @@ import harness
 from harness.cli import main
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 GLUE = Path(os.environ.get("GLUE_DIR", ROOT.parent / "shared" / "glue"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("p*/*.md"))]
 BLOCK = re.compile(r"^(?P<told>(?:<!-- [^\n]* -->\n)*)```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)

@@ -19,6 +19,8 @@ from harness.ledger import Ledger
 from tests.conftest import Harness
 from tests.results import done, records, refused, table_folder
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 STUDY = (
     "--study", "objectives_vs_init", "--objectives", "vanilla_kd", "att_kl", "--inits", "every", "--tasks",
     "acceptability", "--seeds", "1", "--trials", "1", "--set", "epochs=1", "train_examples=32",

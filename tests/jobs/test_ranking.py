@@ -20,6 +20,8 @@ from tests.conftest import BAD, GOOD, SUBJECTS, Harness
 from tests.results import table_folder
 from tests.training.builders import a_run, settings, workspace_of
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 TASK = get_task("qnli_ranking")
 PAIRS, ALONE = 40, 20  # questions of the training part with both kinds of sentence, and with one
 

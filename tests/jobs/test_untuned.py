@@ -27,6 +27,8 @@ from harness.training.work import Work
 from harness.training.workspace import Workspace
 from tests.training.builders import a_run, ignore, workspace_of
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 MRPC = get_task("mrpc")
 INFO = ModelInfo("some", 1, 8, 0, 10, 2, frozenset({Signal.SENTENCE}), "words", pair_encoding="compare")
 

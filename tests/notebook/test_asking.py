@@ -17,6 +17,8 @@ from harness.errors import UserError
 from harness.notebook.asking import options
 from tests.conftest import environment
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 LIGHT = """
 import sys, harness
 from harness.cli import main

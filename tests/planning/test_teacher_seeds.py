@@ -21,6 +21,8 @@ from tests.at_once import AtOnce, Silent
 from tests.conftest import SMALL_STUDY, Harness
 from tests.results import table_folder
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 ASKED: dict[str, Any] = {
     "objectives": ["vanilla_kd", "att_kl"], "inits": ["every"], "tasks": ["entailment"], "seeds": 3, "trials": 2,
     "teacher": "embedded:train",

@@ -15,6 +15,8 @@ from harness.search.results import drawn_by_seed, samples
 from tests.conftest import SMALL_STUDY, Harness
 from tests.results import table_folder
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 EACH = "train_sample=each_seed"
 SAID = "train_examples: one draw of them for all seeds"
 
