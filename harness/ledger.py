@@ -88,22 +88,15 @@ class Ledger:
     def _load(self, run: str) -> Record | None:
         try:
             status, raw = read_stamped(self._path(run))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            self.damaged[run] = (
-                f"the record of run {run} cannot be read ({error.strerror}) and is ignored; harness run makes it again"
-            )
-            return None
-        try:
             record = unsealed(raw)
             if (whose := record.pop("run", run)) != run:  # older records do not say whose they are
                 raise ValueError(f"it is that of run {whose}")
             _check(record)
-        except (ValueError, KeyError, TypeError) as error:
-            self.damaged[run] = (
-                f"the record of run {run} is damaged ({error}) and is ignored; harness run makes it again"
-            )
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            trouble = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else f"is damaged ({error})"
+            self.damaged[run] = f"the record of run {run} {trouble} and is ignored; harness run makes it again"
             return None
         self._stamps[run] = status.st_mtime_ns, status.st_size
         return record
