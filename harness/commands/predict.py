@@ -9,7 +9,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
@@ -73,19 +73,15 @@ def _student(options: Namespace) -> Iterator[Opened]:
 # ---------------------------------------------------------------- what is read
 
 
-@contextmanager
-def _input(name: str) -> Iterator[IO[bytes]]:
+def _input(name: str) -> AbstractContextManager[IO[bytes]]:
     if name == "-":
         if sys.stdin is None:
             raise UserError("--input - reads the standard input, which is closed")
-        yield sys.stdin.buffer
-        return
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(open(name, "rb"))
-        except OSError as error:
-            raise UserError(f"--input {name} cannot be read: {error.strerror}") from error
-        yield file
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return open(name, "rb")
+    except OSError as error:
+        raise UserError(f"--input {name} cannot be read: {error.strerror}") from error
 
 
 def _lines(file: IO[bytes], name: str) -> Iterator[str]:
