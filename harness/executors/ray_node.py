@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import os
 import platform
 import shutil
@@ -30,11 +29,11 @@ from harness.executors.ray_depot import CHUNK, stamps_of
 from harness.executors.worker import DEATHS, attempt
 from harness.files import atomic_file, read_sealed, write_sealed
 from harness.ledger import CHECKPOINT, LOG, Stamp
+from harness.plugin_code import our_folders
 from harness.runs.messages import Died, Failed, Finished, Message, Refused, Told
 from harness.runs.told import Entry
 from harness.training.workspace import Workspace
 
-PACKAGES = ("harness", "harness.objectives", "harness.students", "harness.teachers")
 LIBRARIES = ("torch", "transformers", "numpy")
 
 
@@ -310,10 +309,9 @@ def code_here() -> str:
     """A fingerprint of what decides the numbers on this machine: our code and the libraries' versions."""
     whole = hashlib.sha256(repr([version(name).partition("+")[0] for name in LIBRARIES]).encode())
     files: dict[str, Path] = {}  # by module, for an installation has within harness/ what a checkout has beside it
-    for package in PACKAGES:
-        found = importlib.util.find_spec(package)
-        root = Path(str(found and found.origin)).parent
-        files |= {f"{package}.{'.'.join(path.relative_to(root).parts)}": path for path in root.rglob("*.py")}
+    for folder in our_folders():
+        names = {path: path.relative_to(folder.parent).as_posix() for path in folder.rglob("*.py")}
+        files |= {name.removeprefix("harness/"): path for path, name in names.items()}
     for name, path in sorted(files.items()):
         whole.update(name.encode() + path.read_bytes())
     return whole.hexdigest()
