@@ -276,12 +276,10 @@ def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> tuple[s
 def made_apart(replays: Sequence[Progress]) -> tuple[str, ...]:
     """A sentence where the runs of a table are of several kinds of device, or versions of what computes them."""
     records = {run.run: run.record for found in replays for run in (*found.trials, *found.seeds)}.values()
-    told = Counter((r.get("device"), *map(r.get("versions", {}).get, ("torch", "transformers"))) for r in records)
+    made = [{"device": record.get("device"), **record.get("versions", {})} for record in records]
     apart = []
-    for place, what in enumerate(("device", "torch", "transformers")):
-        kinds: Counter[str] = Counter()
-        for named, count in told.items():
-            kinds.update({named[place]: count} if named[place] else {})  # a run that failed, or only counted, has none
+    for what in ("device", "torch", "transformers"):
+        kinds = Counter(one[what] for one in made if one.get(what))  # a run that failed, or only counted, has none
         if len(kinds) > 1:
             each = (f"{kind} ({counted(number, 'run')})" for kind, number in sorted(kinds.items()))
             apart.append(f"{what} {listed(each)}")
