@@ -202,13 +202,9 @@ def _judged(ours: Told, table: Table, columns: Sequence[int]) -> Iterator[Compar
         low, middle, high = map(signed, points)
         verdict = (SUPPORTED if value > 0 else CONTRADICTED) if p < LEVEL else UNDECIDED
         if "within" in ours:
-            verdict = _no_more_than(ours["within"], points[0], points[-1])
+            most = ours["within"]
+            verdict = SUPPORTED if points[-1] <= most else CONTRADICTED if points[0] > most else UNDECIDED
         yield Compared(what, verdict, f"{middle} [{low}, {high}]")
-
-
-def _no_more_than(points: float, low: float, high: float) -> str:
-    """The verdict on a claim that a difference is no more than so many points, by its interval."""
-    return SUPPORTED if high <= points else CONTRADICTED if low > points else UNDECIDED
 
 
 def summed_up(noise: Noise, *groups: Sequence[int]) -> Noise:

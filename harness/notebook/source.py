@@ -123,7 +123,8 @@ class _Text:
                 f"{self.owner}: {within} has no source that could be written into a plugin file, which runs in "
                 "processes of their own need: define it in a cell or a file, or give its file as plugin"
             )
-        names = _names_of(made)
+        # What names mean where it was defined.
+        names = made.__globals__ if isinstance(made, FunctionType) else vars(sys.modules[made.__module__])
         self.future |= any(c.co_flags & __future__.annotations.compiler_flag for c in _codes(made))
         for name in sorted(_globals_of(source.text) - {source.name}):
             if name in names:
@@ -200,11 +201,6 @@ def _codes(made: Any) -> list[CodeType]:
     within = (inspect.unwrap(part) for part in parts if callable(part) and not isinstance(part, type))
     own = (part for part in within if getattr(part, "__module__", None) == made.__module__)
     return [part.__code__ for part in own if isinstance(part, FunctionType)]
-
-
-def _names_of(made: Any) -> Mapping[str, Any]:
-    """What the names of a function or class mean where it was defined."""
-    return made.__globals__ if isinstance(made, FunctionType) else vars(sys.modules[made.__module__])
 
 
 class _Source(NamedTuple):

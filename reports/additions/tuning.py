@@ -177,13 +177,10 @@ def _standings(curves: Sequence[Curve]) -> list[Standing]:
         ahead = [curve for curve in curves if curve.expected[k - 1] >= most - SAME]
         others = [curve for curve in curves if curve.expected[k - 1] < most - SAME]
         others.sort(key=lambda curve: -curve.expected[k - 1])
-        level = [c.label for c in others if any(pairs * _p_value(one, c, k) >= LEVEL for one in ahead)]
+        p = {c.label: max(tuning.p_values(first.results, c.results)[k - 1] for first in ahead) for c in others}
+        level = [label for label, value in p.items() if pairs * value >= LEVEL]
         made.append(Standing(k, tuple(curve.label for curve in ahead), tuple(level)))
     return made
-
-
-def _p_value(one: Curve, other: Curve, k: int) -> float:
-    return tuning.p_values(one.results, other.results)[k - 1]
 
 
 def sentence(curves: Curves) -> str:
