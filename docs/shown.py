@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import harness
@@ -26,28 +27,20 @@ QUICKSTART = {
     "inits": ["every", "random"],
     "tasks": "acceptability",
 }
-LABEL = re.compile(r"^\| ([^|]*?)([†‡§¶‖]*) +\|(.*)$")
 
 
-def part(markdown: str) -> str:
+def part(table: reports.Table) -> str:
     """The lines of a table in Markdown that README has: the teacher, ROWS of INITS, and notes on their numbers."""
-    lines = markdown[markdown.index("\n|") + 1 :].splitlines()
-    header, rule, teacher, *body = lines[: lines.index("")]
-    kept, init = [header, rule, teacher], ""
-    for line in body:
-        found = LABEL.match(line)
-        if found and found[1].startswith("*"):
-            init = found[1].strip("*").rpartition(" ")[2]
-            kept += [line] * (init in INITS)
-        elif found and found[1] in ROWS and init in INITS:
-            kept.append(f"| {found[1]:<{len(found[1] + found[2])}} |{found[3]}")
-    marks = sorted(set(re.findall(r"<sup>\d+</sup>", "\n".join(kept))))
-    notes = [line[2:] for line in lines if any(line.startswith(f"- {mark}") for mark in marks)]
-    fields = [[field.strip() for field in line.strip("|").split("|")] for line in kept]
-    widths = [max(len(field) for field in column) for column in zip(*fields[:1], *fields[2:], strict=True)]
-    fields[1] = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    made = [f"| {label:<{widths[0]}} | {' | '.join(map(str.rjust, rest, widths[1:]))} |" for label, *rest in fields]
-    return "\n".join([*made, *(f"\n{note}" for note in notes)])
+    blocks = (
+        replace(block, lines=tuple(replace(line, mark="") for line in block.lines if line.row.label in ROWS))
+        for block in table.blocks
+        if block.init in INITS
+    )
+    markdown = reports.render(replace(table, blocks=tuple(blocks)), "markdown")
+    made, _, below = markdown[markdown.index("\n|") + 1 :].partition("\n\n")
+    marks = sorted(set(re.findall(r"<sup>\d+</sup>", made)))
+    notes = [line[2:] for line in below.splitlines() if line.startswith(tuple(f"- {mark}" for mark in marks))]
+    return "\n".join([made, *(f"\n{note}" for note in notes)])
 
 
 def between(page: Path, text: str, by: str = "readme") -> None:
@@ -65,7 +58,7 @@ def draw(table: reports.Table, name: str, kind: str = "heatmap") -> None:
 
 def main(out: str) -> None:
     whole = harness.run(STUDY, out=out).whole
-    between(ROOT / "README.md", part(reports.render(whole, "markdown")))
+    between(ROOT / "README.md", part(whole))
     draw(whole, "quick")
     few = harness.run(STUDY, out=out, **QUICKSTART)
     head, _, notes = few.table[few.table.index(" " * 10) :].partition("\n\n† ")

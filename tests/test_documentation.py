@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import yaml
 
 from harness import registry
 from harness.cli import parser
+from harness.contracts import Row
+from tests.reports.synthetic import STUDY, cell, table
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted(page for page in (ROOT / "docs").rglob("*.md") if "catalogue" not in page.parts)
@@ -156,18 +159,14 @@ def test_links_of_a_site_are_checked(tmp_path: Path) -> None:
 
 def test_readme_has_a_part_of_a_table() -> None:
     shown = extension("shown")
-    rows = "".join(
-        f"| *transformer, init {init}* | |\n| Labels only† | {score}<sup>1</sup> |\n| Hid-Seq | 5.0 |\n"
-        "| Hid-CLS | **9.0** |\n"
-        for init, score in (("every", "7.0"), ("last", "8.0"))
-    )
-    head = "## A\n\nWhy.\n\n| | Task |\n| --- | ---: |\n| Teacher: t | 9.9 |\n"
-    table = f"{head}{rows}\n- † no\n- <sup>1</sup> collapsed\n"
-    part = shown.part(table)
+    rows = tuple(Row(label, "att_kl", label, mark="two epochs") for label in ("Labels only", "Hid-Seq", "Hid-CLS"))
+    cells = [cell(row, "sst2", (90, 91), init) for row in rows for init in ("every", "last")]
+    cells[0] = replace(cells[0], seeds=(), trials=(), refused="it has no labels")
+    part = shown.part(table(cells, replace(STUDY, rows=rows)))
     assert [line.split("|")[1].strip() for line in part.split("\n\n")[0].splitlines()[2:]] == [
-        "Teacher: t", "*transformer, init every*", "Labels only", "Hid-CLS",
+        "Teacher: embedded", "*transformer, init every*", "Labels only", "Hid-CLS",
     ]  # fmt: skip
-    assert part.endswith("<sup>1</sup> collapsed") and "8.0" not in part and "**9.0**" in part
+    assert part.endswith("<sup>1</sup> it has no labels") and "†" not in part and "**90.5 ± 0.7**" in part
 
 
 def test_the_citation_is_of_this_version() -> None:
