@@ -299,17 +299,15 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _print_power(rows: int, seeds: int, size: int, repeats: int) -> None:
-    for scenario in (Scenario("sd 1", 1.0),):
-        for better in (1.0, 2.0, 3.0, 4.0, 6.0, 8.0):
-            best = known(scenario, rows, seeds, size, better)
-            told = (
-                f"{name} " + " ".join(f"{x:3.0f}" for x in power(test, scenario, rows, seeds, size, better, repeats))
-                for name, test in (("chosen", chosen), ("Satterthwaite", satterthwaite), ("S - 1", fewest))
-            )
-            print(
-                f"{rows:2} rows {seeds:2} seeds N {size} {better} points: known {best:3.0f}  {'  '.join(told)}",
-                flush=True,
-            )
+    scenario = Scenario("sd 1", 1.0)
+    for better in (1.0, 2.0, 3.0, 4.0, 6.0, 8.0):
+        best = known(scenario, rows, seeds, size, better)
+        told = (
+            f"{name} " + " ".join(f"{x:3.0f}" for x in power(test, scenario, rows, seeds, size, better, repeats))
+            for name, test in (("chosen", chosen), ("Satterthwaite", satterthwaite), ("S - 1", fewest))
+        )
+        of = f"{rows:2} rows {seeds:2} seeds N {size} {better} points"
+        print(f"{of}: known {best:3.0f}  {'  '.join(told)}", flush=True)
 
 
 if __name__ == "__main__":
