@@ -13,10 +13,10 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.teachers.fairseq import FairseqTeacher
 from harness.teachers.huggingface import HuggingFaceTeacher
-from harness.testing.small_models import TWO, checkpoint
 from tests.conftest import Harness
 from tests.launching import forked
 from tests.results import refused
+from tests.small_models import TWO, checkpoint
 from tests.teachers import fairseq_models as small
 
 COLA = get_task("cola")

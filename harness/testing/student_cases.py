@@ -8,14 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, BertConfig, PreTrainedModel
 
 from harness.contracts import IGNORED, Batch, Encoding, ModelInfo, Signal, Task, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import STUDENTS
-from harness.testing.small_models import small_model
 from harness.training import machine
 
 torch.set_num_threads(1)  # of models this small several only wait, on a busy machine for long
@@ -24,6 +23,7 @@ SINGLE = Task("single", "Single", "accuracy", ("accuracy",), labels=("x", "y", "
 PAIR = Task("pair", "Pair", "accuracy", ("accuracy",), labels=("x", "y"), pair=True)
 SCORES = Task("scores", "Scores", "pearson", ("pearson",), pair=True)
 VOCABULARY = 40
+HEADS = 4  # of the teacher
 LENGTHS = ((9, 5, 7, 3, 8, 6), (4, 8, 3, 6, 5, 7))  # tokens of the first sentences and of the second
 
 
@@ -49,11 +49,11 @@ class Case:
         return self.plugin.describe(self.settings, self.teacher_info(teacher_width), self.task)
 
     def teacher_info(self, width: int = 32) -> ModelInfo:
-        return ModelInfo("teacher", 4, width, 4, VOCABULARY, self.task.outputs, frozenset(Signal), "the teacher's")
+        return ModelInfo("teacher", 4, width, HEADS, VOCABULARY, self.task.outputs, frozenset(Signal), "the teacher's")
 
     def build(self, seed: int = 0, teacher_width: int = 32) -> Student:
         """With its random start, as the engine makes it."""
-        teacher = _teacher(self.task.corpus, teacher_width)
+        teacher = small_bert(self.task.corpus, teacher_width)
         machine.seed(seed)
         own = 0 if self.describe().vocabulary else VOCABULARY  # one made of the training texts, of the same size
         shape = self.task.outputs, self.task.pair, own
@@ -86,11 +86,19 @@ class Case:
         return replace(want, hidden_states=want.hidden_states | {0}) if want.hidden_states else want
 
 
-@functools.cache
-def _teacher(corpus: bool, width: int) -> PreTrainedModel:
-    """Whose shape a student is told of; one for all, as a random start takes nothing from it."""
-    head = AutoModelForMaskedLM if corpus else AutoModelForSequenceClassification
-    return small_model("bert", head=head, width=width)
+@functools.cache  # one for all students, as a random start takes nothing from it
+def small_bert(masked: bool, width: int, labels: int = 2, seed: int = 0) -> PreTrainedModel:
+    """In evaluation mode, of random weights that are drawn wide, so that attention is far from uniform."""
+    torch.manual_seed(seed)
+    ends: dict[str, Any] = {"vocab_size": VOCABULARY, "max_position_embeddings": 32, "num_labels": labels}
+    sizes: dict[str, Any] = {"num_hidden_layers": 4, "hidden_size": width, "intermediate_size": 2 * width}
+    config = BertConfig(**ends, **sizes, num_attention_heads=HEADS)
+    head = AutoModelForMaskedLM if masked else AutoModelForSequenceClassification
+    model = head.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
 
 
 def _encoding(lengths: tuple[int, ...], padding: int, seed: int) -> dict[str, Tensor]:

@@ -6,7 +6,6 @@ import functools
 
 import pytest
 import torch
-from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from harness import combine, pairing
 from harness.contracts import ModelInfo
@@ -14,8 +13,7 @@ from harness.registry import OBJECTIVES, STUDENTS
 from harness.runs.settings import Settings
 from harness.teaching.outputs import Encoder
 from harness.testing import chosen
-from harness.testing.small_models import small_config, small_model
-from harness.testing.student_cases import Case, cases, named, plain, possible
+from harness.testing.student_cases import HEADS, Case, cases, named, plain, possible, small_bert
 from harness.training.optimisation import Optimisation
 from harness.training.sums import Sum
 
@@ -39,8 +37,7 @@ def test_one_step_with_every_objective_or_a_sentence(case: Case, objective: str)
     """From a teacher as wide as the student's sentence vector; of single texts also from one of another width."""
     described = case.describe()
     width = described.sentence_width or described.width
-    heads = small_config("bert").num_attention_heads
-    for teacher_width in {width if width % heads == 0 else 32} | (set() if case.task.pair else {32}):
+    for teacher_width in {width if width % HEADS == 0 else 32} | (set() if case.task.pair else {32}):
         described, teacher = case.describe(teacher_width), case.teacher_info(teacher_width)
         # An intermediate objective trains alone on a corpus and in the first of two stages.
         procedure = "general" if case.task.corpus else "two_stage"
@@ -53,8 +50,7 @@ def test_one_step_with_every_objective_or_a_sentence(case: Case, objective: str)
 
 @functools.cache
 def teacher_of(corpus: bool, width: int, labels: int) -> Encoder:
-    head = AutoModelForMaskedLM if corpus else AutoModelForSequenceClassification
-    return Encoder(small_model("bert", seed=1, head=head, width=width, labels=labels)).eval()
+    return Encoder(small_bert(corpus, width, labels, seed=1)).eval()
 
 
 def _step(case: Case, objective: str, described: ModelInfo, teacher: ModelInfo) -> None:

@@ -19,7 +19,7 @@ from harness.errors import UserError
 from harness.evaluation.parameters import build_student, count
 from harness.teachers.architectures import KNOWN
 from harness.teachers.huggingface import HuggingFaceTeacher
-from harness.testing.small_models import THREE, small_config
+from tests.small_models import THREE, small_config
 
 
 def on_meta(name: str, head: Any = AutoModel) -> torch.nn.Module:

@@ -14,7 +14,7 @@ from harness.contracts import Batch, Outputs, Want
 from harness.evaluation import speed
 from harness.evaluation.parameters import build_student
 from harness.modeling.bases import Student, StudentConfig
-from harness.testing.small_models import FAMILIES, small_config, small_model
+from tests.small_models import FAMILIES, small_config, small_model
 
 
 class Machine:

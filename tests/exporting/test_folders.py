@@ -26,9 +26,9 @@ from harness.modeling.bases import Emitter, StudentConfig
 from harness.registry import STUDENTS
 from harness.students.transformer import Transformer
 from harness.teachers.huggingface import HuggingFaceTeacher
-from harness.testing.small_models import FAMILIES, small_config
 from harness.testing.student_cases import PAIR, SCORES, SINGLE, Case, cases, named, possible
 from tests.exporting.builders import ABOUT, TEXTS, examples, opened, reader
+from tests.small_models import FAMILIES, small_config
 
 CASES = [case for name in STUDENTS.names() for case in cases(name) if possible(case) and not case.task.corpus]
 

@@ -18,7 +18,7 @@ from harness.errors import UserError
 from harness.modeling import examination, signals
 from harness.modeling.bases import Emitter
 from harness.modeling.examination import examine
-from harness.testing.small_models import small_config, small_model
+from tests.small_models import small_config, small_model
 
 DEPTH, WIDTH, HEADS = 3, 16, 2
 ATTENTION = HEAD_SIGNALS | {Signal.ATTENTION_SCORES}

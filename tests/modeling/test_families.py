@@ -23,7 +23,6 @@ from harness.modeling.layers import parts, places
 from harness.modeling.signals import emit, own_inputs
 from harness.students.transformer import Transformer
 from harness.teachers.huggingface import HuggingFaceTeacher
-from harness.testing.small_models import TWO
 from tests.modeling.families import (
     DEPTH,
     FAMILIES,
@@ -34,6 +33,7 @@ from tests.modeling.families import (
     config_of,
     model_of,
 )
+from tests.small_models import TWO
 
 LAYERS = frozenset(range(1, DEPTH + 1))
 EVERYTHING = Want.of(frozenset(Signal) - {Signal.MLM_LOGITS}, sorted(LAYERS)) | Want(hidden_states=frozenset({0}))

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 from harness.errors import UserError
 from harness.modeling import initialisation
 from harness.modeling.initialisation import copy_layers
-from harness.testing.small_models import FAMILIES, small_model
+from tests.small_models import FAMILIES, small_model
 
 
 def state(model: PreTrainedModel) -> dict[str, Tensor]:

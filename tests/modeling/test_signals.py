@@ -10,7 +10,7 @@ from transformers import AttentionMaskInterface, AutoModelForMaskedLM
 from harness.contracts import Outputs, Want
 from harness.errors import UserError
 from harness.modeling.signals import IMPLEMENTATION, emit, prepare
-from harness.testing.small_models import FAMILIES, own_inputs, small_batch, small_model
+from tests.small_models import FAMILIES, own_inputs, small_batch, small_model
 
 LAYERS = frozenset({1, 2, 3, 4})
 HEADS = Want(queries=LAYERS, keys=LAYERS, values=LAYERS)

@@ -22,10 +22,10 @@ from harness.planning.request import Request
 from harness.registry import STUDIES
 from harness.search.driver import Driver, workspace_of
 from harness.teaching.outputs import mean_of
-from harness.testing.small_models import checkpoint as small_checkpoint
 from tests.at_once import AtOnce, Silent
 from tests.conftest import Harness
 from tests.results import done, records
+from tests.small_models import checkpoint as small_checkpoint
 from tests.teachers import generative_models
 
 pytestmark = pytest.mark.usefixtures("no_figures")

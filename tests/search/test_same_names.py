@@ -15,8 +15,8 @@ from harness.errors import UserError
 from harness.planning import together
 from harness.planning.plan import resolve
 from harness.planning.together import recorded
-from harness.testing.small_models import checkpoint as small_checkpoint
 from tests.search.builders import asked, kept
+from tests.small_models import checkpoint as small_checkpoint
 
 STUDY = "objectives_vs_init"
 

@@ -14,7 +14,7 @@ from harness.evaluation.parameters import build_student, count
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
 from harness.students.averaged_transformer import AveragedTransformer
-from harness.testing.small_models import FAMILIES, THREE, small_batch, small_model
+from tests.small_models import FAMILIES, THREE, small_batch, small_model
 from tests.students.test_transformer import TEACHER, TOKENIZER
 
 

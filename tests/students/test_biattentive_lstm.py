@@ -15,7 +15,7 @@ from harness.errors import UserError
 from harness.evaluation.parameters import build_student, count
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
-from harness.testing.small_models import THREE, TWO
+from tests.small_models import THREE, TWO
 from tests.students.test_bilstm import BERT, gradients, slow_lstm
 from tests.students.test_word_embedding import read
 

@@ -14,7 +14,7 @@ from harness.evaluation.parameters import build_student, count
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
 from harness.students import words
-from harness.testing.small_models import THREE, TWO
+from tests.small_models import THREE, TWO
 from tests.students.test_word_embedding import read
 
 TEACHER = ModelInfo("t", 4, 32, 4, 30, 3, frozenset(Signal), "fingerprint")

@@ -14,7 +14,7 @@ from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
 from harness.students.matrix import MatrixStudent
-from harness.testing.small_models import THREE, TWO
+from tests.small_models import THREE, TWO
 
 NAMES = ("cbow", "cmow", "hybrid", "bidirectional_hybrid")
 WITH_PRODUCTS = NAMES[1:]

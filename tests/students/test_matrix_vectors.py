@@ -15,8 +15,8 @@ from harness.modeling import static_vectors
 from harness.modeling.bases import StudentConfig
 from harness.modeling.static_vectors import INIT, Vocabulary
 from harness.registry import STUDENTS
-from harness.testing.small_models import WORDS, checkpoint
 from harness.training.optimisation import Optimisation
+from tests.small_models import WORDS, checkpoint
 from tests.students.test_matrix import batch, build, sizes
 from tests.training.builders import settings
 

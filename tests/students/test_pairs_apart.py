@@ -6,8 +6,8 @@ import pytest
 
 from harness.contracts import Signal, Want
 from harness.errors import UserError
-from harness.testing.small_models import TWO
 from harness.testing.student_cases import PAIR, Case
+from tests.small_models import TWO
 
 STUDENTS = {
     "bilstm": (("vocabulary", "teacher"),),

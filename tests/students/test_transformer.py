@@ -11,7 +11,7 @@ from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.modeling.signals import emit
 from harness.students.transformer import Transformer
-from harness.testing.small_models import FAMILIES, SCORE, THREE, own_inputs, small_batch, small_model
+from tests.small_models import FAMILIES, SCORE, THREE, own_inputs, small_batch, small_model
 
 TOKENIZER: Any = None  # a transformer takes nothing from it
 TEACHER = ModelInfo("t", 4, 32, 4, 40, 3, frozenset(Signal), "fingerprint")

@@ -15,7 +15,7 @@ from harness.modeling.bases import StudentConfig
 from harness.modeling.word_tokenizer import word_level
 from harness.registry import STUDENTS
 from harness.students.words import RANGE, WordEmbedding
-from harness.testing.small_models import THREE, TWO
+from tests.small_models import THREE, TWO
 
 NAMES = ("bilstm", "biattentive_lstm")
 TEACHER = ModelInfo("t", 4, 32, 4, 30, 3, frozenset(Signal), "fingerprint")

@@ -19,8 +19,8 @@ from harness.planning.request import Request
 from harness.registry import TEACHERS
 from harness.teachers import embedded_weights
 from harness.teachers.embedded import EmbeddedTeacher
-from harness.testing.small_models import SCORE, THREE, TWO
 from tests.conftest import Harness
+from tests.small_models import SCORE, THREE, TWO
 
 TEACHER, ANEW = EmbeddedTeacher(), EmbeddedTeacher("train")
 

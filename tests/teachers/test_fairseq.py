@@ -16,7 +16,7 @@ from harness.contracts import Signal
 from harness.data.tasks import CORPUS, get_task
 from harness.errors import UserError
 from harness.teachers.fairseq import FairseqTeacher
-from harness.testing.small_models import THREE, TWO
+from tests.small_models import THREE, TWO
 from tests.teachers import fairseq_models as small
 
 MNLI, RTE, STSB, COLA = (get_task(name) for name in ("mnli", "rte", "stsb", "cola"))

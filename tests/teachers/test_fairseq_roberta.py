@@ -23,9 +23,9 @@ from harness.registry import STUDENTS
 from harness.teachers.fairseq import FairseqTeacher
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.teaching.outputs import Encoder
-from harness.testing.small_models import THREE, TWO
 from harness.training.joint_model import Joint, load_joint_teacher, save_joint
 from harness.training.weights import save
+from tests.small_models import THREE, TWO
 from tests.teachers import fairseq_models as small
 
 pytest.importorskip("fairseq")
@@ -293,7 +293,7 @@ class TestSavedHere:
             assert torch.equal(ask(again, Want(logits=True)).logits, expected)
 
     def test_weights_of_another_kind(self, folder: Path, tmp_path: Path) -> None:
-        from harness.testing.small_models import checkpoint
+        from tests.small_models import checkpoint
 
         with pytest.raises(UserError, match="lack encoder.embed_positions.weight"):
             FairseqTeacher(str(folder)).model(TWO, checkpoint(tmp_path, "roberta"))

@@ -23,9 +23,9 @@ from harness.planning.planned import Plan
 from harness.planning.request import Request
 from harness.registry import TEACHERS
 from harness.teachers.generative import Decoder, Encoder
-from harness.testing.small_models import TWO
 from tests.conftest import Harness
 from tests.results import done, records
+from tests.small_models import TWO
 from tests.teachers.generative_models import END, checkpoint
 
 TEXTS = ["the dog was great .", "the story was not awful and funny .", "no"]

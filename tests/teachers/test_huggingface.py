@@ -17,7 +17,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.signals import emit
 from harness.teachers.huggingface import HuggingFaceTeacher
-from harness.testing.small_models import FAMILIES, SCORE, THREE, TWO, WORDS, checkpoint, small_batch
+from tests.small_models import FAMILIES, SCORE, THREE, TWO, WORDS, checkpoint, small_batch
 
 CLASSIFIER = AutoModelForSequenceClassification
 

@@ -19,9 +19,9 @@ from harness.errors import UserError
 from harness.teachers import loading
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.teachers.loading import content_of
-from harness.testing.small_models import THREE, TWO, checkpoint
 from tests.conftest import Harness
 from tests.results import done, refused
+from tests.small_models import THREE, TWO, checkpoint
 
 KIND = """
 from transformers import (

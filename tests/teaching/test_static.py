@@ -13,8 +13,8 @@ from harness.modeling import static_vectors
 from harness.modeling.static_vectors import Vocabulary
 from harness.runs import BaseTeacher, StudentRun
 from harness.teaching.static import states, static_file
-from harness.testing.small_models import FAMILIES, WORDS, checkpoint
 from harness.training.workspace import teacher_tokenizer
+from tests.small_models import FAMILIES, WORDS, checkpoint
 from tests.training.builders import a_run, workspace_of
 
 

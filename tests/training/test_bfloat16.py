@@ -17,9 +17,9 @@ from harness.contracts import IGNORED, Batch, LayerMap, ModelInfo, Outputs, Sign
 from harness.modeling.signals import emit
 from harness.registry import OBJECTIVES
 from harness.testing.objective_cases import tensors
-from harness.testing.small_models import small_batch, small_model
 from harness.training.loop import in_float32, precision
 from harness.training.sums import Sum
+from tests.small_models import small_batch, small_model
 from tests.training.builders import CPU, settings
 from tests.training.test_loop import Labels, run
 

@@ -22,7 +22,6 @@ from harness.jobs.starting import load_pretrained
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import STUDENTS, TEACHERS
 from harness.teaching.outputs import Encoder
-from harness.testing.small_models import small_batch, small_model
 from harness.testing.student_cases import PAIR, SCORES, SINGLE, Case
 from harness.training import loop
 from harness.training.joint_model import (
@@ -39,6 +38,7 @@ from harness.training.loop import Clock, Stage, TrainingFailure, predict, train
 from harness.training.optimisation import Optimisation
 from harness.training.sums import Sum
 from harness.training.weights import save_reader
+from tests.small_models import small_batch, small_model
 from tests.training.builders import CPU, VOCABULARY, examples, regime, settings
 
 LOGITS = Want(logits=True)
