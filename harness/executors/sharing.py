@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
+from harness.errors import counted
+
 WINDOW = 15.0  # seconds for which so many runs are watched: 1, 2, 4 and 8 of them in a minute
 GAIN = 1.15  # times what half as many runs get done, below which these are kept
 EACH = 8  # runs on a GPU at most
@@ -71,5 +73,4 @@ class Sharing:
             return ""
         self.settled = True
         where = "the GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
-        runs = "1 run" if self.workers == 1 else f"{self.workers} runs"
-        return f"{runs} at a time on {where}: {why} (--workers N decides otherwise)"
+        return f"{counted(self.workers, 'run')} at a time on {where}: {why} (--workers N decides otherwise)"

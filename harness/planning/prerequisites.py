@@ -10,7 +10,7 @@ from harness.answers import Faulty, answered, ask, pretraining_of
 from harness.code_versions import identified
 from harness.contracts import Hyperparameter, Task
 from harness.data.tasks import CORPUS, as_asked, get_task
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.hyperparameters import Hyperparameters, Value
 from harness.planning import merging
 from harness.planning.declarations import OWNERS
@@ -129,7 +129,7 @@ class Prerequisites:
         who = source.argument or source.name
         return (
             f"without labels the teacher's answers stand for them, but {who} has "
-            f"no head of {task.outputs} output{'s' * (task.outputs > 1)} that answers {task.name}: give a model that "
+            f"no head of {counted(task.outputs, 'output')} that answers {task.name}: give a model that "
             "was fine-tuned for it, by folder or hub name"
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness.errors import counted
 from harness.hyperparameters import Values, complement
 from harness.planning import merging
 from harness.planning.planned import Cell, Plan, trials_of
@@ -50,7 +51,7 @@ def budget(plan: Plan) -> str:
     same = "the same for every cell"
     if any(other != space for other in spaces):
         same += " that searches the same; where a setting does nothing it is not searched"
-    return f"{searched}, {seeds} seed{'s' * (seeds > 1)}{certain}, {same}"
+    return f"{searched}, {counted(seeds, 'seed')}{certain}, {same}"
 
 
 def _over(space: Mapping[str, Dimension], apart: Collection[str]) -> str:

@@ -37,7 +37,7 @@ class Display:
     def started(self, done: int, wanted: int) -> None:
         self.done, self.wanted, self.begun = done, wanted, time.monotonic()
         self.meter.started((wanted - done) / max(wanted, 1))
-        self._line(f"{wanted - done} run{'s' * (wanted - done != 1)} of cells to do, {done} done before")
+        self._line(f"{counted(wanted - done, 'run')} of cells to do, {done} done before")
         if self.bar:
             self.bar.update(self.bar_task, completed=done, total=wanted)
 

@@ -303,7 +303,7 @@ def other_weights(replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...
         now |= {run: digest((ledger.read(run) or {}).get("weights"))[:16] for run in dict(started) if run not in now}
         changed.update({run for run, was in started if now[run] != was})
     return tuple(
-        f"{count} cell{'s' * (count > 1)} started from other weights of run {run} than are here: it was trained more "
+        f"{counted(count, 'cell')} started from other weights of run {run} than are here: it was trained more "
         "than once, after a loss or in folders that were merged."
         for run, count in sorted(changed.items())
     )

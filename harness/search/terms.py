@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from harness.errors import counted
 from harness.runs.told import Record, Term
 from harness.search.progress import Progress
 
@@ -75,7 +76,7 @@ def _begins(init: str, cells: int, begun: Sequence[tuple[str, Term]]) -> str:
     first, means = max(abs(term["first"]) for _, term in begun), [abs(term["value"]) for _, term in begun]
     names = ", ".join(sorted({name for name, _ in begun}))
     return (
-        f"In {cells} cell{'s' * (cells > 1)} of init {init} a loss begins where there is next to nothing to learn, as "
+        f"In {counted(cells, 'cell')} of init {init} a loss begins where there is next to nothing to learn, as "
         f"of a copy of what it is compared with ({names}: {first:.1g} or less on the first batch, "
         f"{min(means):.1g} to {max(means):.1g} as the mean up to the curve's first point): what is learnt "
         "there follows rounding, and differs from one kind of machine to another."

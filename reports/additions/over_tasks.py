@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.reports.statistics import LEVEL
 from harness.reports.statistics import over_tasks as statistics
 from harness.reports.tables.layout import Cell, Grid, Group, bare, heading, told_apart
@@ -121,7 +121,7 @@ def _notes(tasks: Sequence[str], rows: Sequence[RankedRow], left_out: Mapping[st
     sentences = [
         "Mean rank: the row's place in each task's first metric, 1 for the best, averaged over tasks.",
         "Group: rows that share a letter cannot be told apart (Wilcoxon's signed-rank test over tasks, exact and "
-        f"two-sided, corrected by Holm for {pairs} pair{'s' * (pairs > 1)} of rows, level {LEVEL}). Nemenyi's test of "
+        f"two-sided, corrected by Holm for {counted(pairs, 'pair')} of rows, level {LEVEL}). Nemenyi's test of "
         "mean ranks is not used: its verdict on two rows depends on which others stand in the table (Benavoli et al., "
         "2016).",
     ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import UserError, listed
+from harness.errors import UserError, counted, listed
 from harness.reports.additions.searched import Search, chosen_on, searches
 from harness.reports.statistics import LEVEL, tuning
 from harness.reports.tables.layout import Cell, Grid, Group, bare
@@ -106,7 +106,7 @@ def problem(search: Search) -> str:
     if search.pruned:
         return "a pruner stopped trials early"
     if search.wanted < FEWEST:
-        return f"the budget is {search.wanted} trial{'s' * (search.wanted > 1)}, and a curve needs {FEWEST}"
+        return f"the budget is {counted(search.wanted, 'trial')}, and a curve needs {FEWEST}"
     if len(search.trials) < search.wanted:
         return f"only {len(search.trials)} of {search.wanted} trials are finished"
     if not all(math.isfinite(value) for trial in search.trials for value in (trial.selection, trial.score)):
