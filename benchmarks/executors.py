@@ -60,7 +60,7 @@ def measure(executor: str, runs: int, folder: Path) -> dict[str, float]:
     }
 
 
-def compare(runs: int) -> None:
+def compare(runs: int = 200) -> None:
     """Print both executors' figures and what Ray adds."""
     print(f"{runs} runs of about one second on {choosing.workers(None)} workers")
     with tempfile.TemporaryDirectory() as name, open(os.devnull, "w") as nothing:
@@ -80,4 +80,4 @@ def compare(runs: int) -> None:
 
 
 if __name__ == "__main__":
-    compare(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    compare(*map(int, sys.argv[1:]))

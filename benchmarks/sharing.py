@@ -36,7 +36,7 @@ def seconds(workers: int, runs: int, folder: Path, *flags: str) -> float:
     return time.time() - began
 
 
-def compare(most: int, runs: int) -> None:
+def compare(most: int = 8, runs: int = 16) -> None:
     """Print the runs an hour of each number of workers, and how many times those of one."""
     names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())] or ["no GPU"]
     print(f"{', '.join(names)}; {os.cpu_count()} cores; {len(gpus.visible())} GPUs are shared; {runs} runs each time")
@@ -53,4 +53,4 @@ def compare(most: int, runs: int) -> None:
 
 
 if __name__ == "__main__":
-    compare(*(int(word) for word in (*sys.argv[1:], *("8", "16")[len(sys.argv) - 1 :])))
+    compare(*map(int, sys.argv[1:]))
