@@ -170,15 +170,11 @@ def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mappi
         "score": metrics.get(cell.metric),
         "selection": score,
         **{name: record.get(name) for name in MEASURED},
-        "settings": partial(_settings, plan, run),
+        "settings": lambda: as_known(plan, run.made.settings),
         "hyperparameters": as_known(plan, run.hyperparameters),
         "metrics": metrics,
         "record": record | {"predictions": partial(kept, "labels"), "teacher": partial(kept, "teacher")},
     }
-
-
-def _settings(plan: Plan, run: Finished) -> dict[str, Any]:
-    return as_known(plan, run.made.settings)
 
 
 def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, float]:
