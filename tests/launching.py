@@ -109,7 +109,7 @@ def conformance(*words: object, folder: Path, cwd: Path) -> subprocess.Completed
     return forked(*words, folder=folder, cwd=cwd, work=_testing)
 
 
-def tested(*words: object, folder: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def under_pytest(*words: object, folder: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """`pytest` with these words, in a fresh process."""
     return forked(*words, folder=folder, cwd=cwd, work=_pytest)
 

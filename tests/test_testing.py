@@ -234,5 +234,5 @@ def test_the_tests_of_a_distribution_fail_where_there_is_nothing_to_test(tmp_pat
         f"import os\n\nos.environ['HARNESS_TEST_PLUGINS'] = {str(plugin)!r}\n\n"
         "from harness.testing.test_objectives import *\n"
     )
-    done = launching.tested("-q", "-p", "no:cacheprovider", "test_it.py", folder=tmp_path / "said", cwd=tmp_path)
+    done = launching.under_pytest("-q", "-p", "no:cacheprovider", "test_it.py", folder=tmp_path / "said", cwd=tmp_path)
     assert done.returncode and "register no objective, no student and no task" in done.stdout, done.stdout

@@ -14,7 +14,7 @@ from harness import registry
 from harness.commands import new
 from harness.commands.new import TEMPLATES
 from tests.conftest import ROOT, Harness
-from tests.launching import conformance, tested
+from tests.launching import conformance, under_pytest
 
 INSTALLED = functools.cache(new.packages_distributions)  # it reads what is told of every distribution
 SMALL = ("--trials", "1", "--seeds", "1", "--workers", "1", "--set", "epochs=1", "train_examples=32")
@@ -74,7 +74,7 @@ def test_a_distribution_is_installed_and_passes_its_tests(
     subprocess.run([*pip, *map(str, given)], check=True, timeout=120)
     shutil.rmtree(tmp_path / "my_loss" / "build", ignore_errors=True)
     words = ("-q", "-k", "finite_scalar or one_step and cbow", "-p", "no:cacheprovider", "-o", f"pythonpath={site}")
-    done = tested(*words, folder=tmp_path / "said", cwd=tmp_path / "my_loss")
+    done = under_pytest(*words, folder=tmp_path / "said", cwd=tmp_path / "my_loss")
     assert done.returncode == 0 and " passed" in done.stdout and "my_loss" not in done.stderr, done.stdout + done.stderr
     monkeypatch.syspath_prepend(str(site))
     assert "my_loss" in call("list", "objectives").stdout
