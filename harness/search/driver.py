@@ -163,10 +163,13 @@ class Driver:
 
     def _older(self, record: Record) -> bool:
         """True if other code made the run or one that it starts from, or if that one has other weights since."""
-        first = {run: self.ledger.read(run) for run in self.plan.first}  # of others age is no matter: none is made anew
-        started = {run: was for run, was in record.get("started_from", {}).items() if run in first}
-        now = {run: digest((first[run] or {}).get("weights"))[:16] for run in started}
-        return now != started or bool(changed(record, first.get, current(self.plan.origins)))
+        started = {run: was for run, was in record.get("started_from", {}).items() if run in self.plan.first}
+        now = {run: digest((self.ledger.read(run) or {}).get("weights"))[:16] for run in started}
+        return now != started or bool(changed(record, self._made_here, current(self.plan.origins)))
+
+    def _made_here(self, run: str) -> Record | None:
+        """The record of a run that this plan can make anew: of no other does age matter to `refresh`."""
+        return self.ledger.read(run) if run in self.plan.first else None
 
     def _advance(self, cell: Cell) -> None:
         """Submit what the cell needs next, the runs it starts from first."""
