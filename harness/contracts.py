@@ -365,6 +365,7 @@ class CellResult:
     refused is the reason the cell cannot exist, or "". seeds are the finished runs of the chosen setting, by seed;
     trials the finished search runs, pruned ones too; wanted_* how many of each the budget asks for; failures maps run
     to its error, before that of a run which the cell starts from. mark is said of the cell's row beside the row's own.
+    searched_by_seed: each seed has a search of its own, and is its best trial.
     """
 
     cell: str
@@ -381,3 +382,4 @@ class CellResult:
     failures: Mapping[str, str] = field(default_factory=dict)
     mark: str = ""
     before: Mapping[str, str] = field(default_factory=dict)
+    searched_by_seed: bool = False

@@ -61,11 +61,12 @@ def request_of(options: Namespace) -> Request:
 def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell]], Sequence[Plan]]:
     """(the id of the one cell or run that begins so, every cell with its plan, every plan). Raises UserError.
 
-    Of plans that have a cell in common it is that of the most trials, then seeds.
+    Of plans that have a cell in common it is that of the most trials, then seeds, then searches.
     """
     plans, unread = filed.every(ledger.out)
     planned = [(plan, cell) for plan in plans for cell in plan.cells]
-    cells = {cell.id: (plan, cell) for plan, cell in sorted(planned, key=lambda p: (p[1].trials, p[1].seeds))}
+    planned.sort(key=lambda one: (one[1].trials, one[1].seeds, one[1].searched_by_seed))
+    cells = {cell.id: (plan, cell) for plan, cell in planned}
     runs = list(ledger.runs())
     matches = [i for i in {*cells, *runs} if i.startswith(asked)]
     if not matches:
@@ -109,6 +110,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
         teacher_progress=results.teacher_progress(plan, ledger),
         teachers=results.teachers(plan),
         samples=results.samples(plan),
+        searches=results.searches(plan),
         drawn_by_seed=results.drawn_by_seed(plan),
         tuned=bool(plan.teachers),
         protocol=recipe.protocol(plan),

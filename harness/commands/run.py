@@ -39,7 +39,7 @@ from harness.search.display import display
 from harness.search.driver import Driver
 from harness.search.estimate import estimate, to_make
 from harness.search.progress import done
-from harness.search.results import counts, older_code, replayed, samples, started_from
+from harness.search.results import counts, older_code, replayed, shared_draws, started_from
 
 FILES = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "csv": "table.csv", "json": "table.json"}
 
@@ -194,9 +194,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     if real and (chosen := protocol(worked_out)):
         how = f"{chosen} (epochs and settings are selected on {chosen_on(chosen)})"
         lines += [f"budget: {budget(worked_out)}", f"protocol: {how}", f"recipe: {recipe(worked_out)}"]
-        if samples(worked_out) == 1 and max(cell.seeds for cell in real) > 1:
-            only = "± and tests hold for that draw only; --set train_sample=each_seed gives each seed its own"
-            lines.append(f"train_examples: one draw of them for all seeds, so {only}")
+        lines += shared_draws(worked_out)
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
     lines += [

@@ -23,7 +23,7 @@ from harness.executors.choosing import cores
 from harness.executors.local import LocalExecutor
 from harness.files import check_writable
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan, trials_of, waited_for
+from harness.planning.planned import Cell, Plan, searches_of, trials_of, waited_for
 from harness.runs import JointRun, Run
 from harness.search.display import display
 from harness.search.driver import Driver
@@ -154,9 +154,9 @@ def _best(plan: Plan, ledger: Ledger, cell: Cell) -> Finished:
     if not cell.run.predicts:
         raise UserError(f"{where} only measures ({cell.run.kind}): it predicts nothing")
     found = progress(cell, plan.defaults, ledger.read)
-    if len(found.trials) < trials_of(cell):
+    if len(found.trials) < (wanted := trials_of(cell) * searches_of(cell)):
         raise UserError(
-            f"{where} is not finished, with {len(found.trials)} of {trials_of(cell)} trials made: "
+            f"{where} is not finished, with {len(found.trials)} of {wanted} trials made: "
             "the harness run command that planned it goes on with it"
         )
     if found.best is None:
@@ -169,7 +169,8 @@ def _repeated(cell: Cell, best: Mapping[str, Finished], contents: Mapping[str, s
     run = best[cell.task]
     asked = {task: content for task, content in contents.items() if best[task].run == run.run}
     again = Run.read({**run.made.specification(), "test": asked})
-    return replace(cell, run=again, space={}, trials=1, seeds=1, starts=(), teachers=())
+    alone = {"space": {}, "trials": 1, "seeds": 1, "searched_by_seed": False, "starts": (), "teachers": ()}
+    return replace(cell, run=again, **alone)
 
 
 def _say_differences(task: Task, before: Finished, now: Finished) -> None:

@@ -13,7 +13,7 @@ from harness.commands.recorded import chosen_on, find, recorded, say_damage
 from harness.commands.telling import tell
 from harness.errors import counted
 from harness.ledger import LOG, Ledger
-from harness.planning.planned import Cell, Plan, runs_of, trials_of, waited_for
+from harness.planning.planned import Cell, Plan, runs_of, searches_of, trials_of, waited_for
 from harness.planning.recipe import as_known, number
 from harness.planning.remembered import edited, edited_plugins
 from harness.runs.told import Entry, Record
@@ -107,12 +107,15 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger, places: Iterable[tuple[st
     protocol = cell.run.settings.get("protocol")
     if protocol:  # a cell that only measures has nothing to choose
         on = chosen_on(protocol)
-        tell(f"search: {len(found.trials)} of {trials_of(cell)} trials, chosen by {cell.metric} on {on}")
+        wanted, each = trials_of(cell) * searches_of(cell), " for each seed" * cell.searched_by_seed
+        tell(f"search{each}: {len(found.trials)} of {wanted} trials, chosen by {cell.metric} on {on}")
+    chosen = {one.run for one in found.seeds}
     for order, trial in enumerate(found.trials):
-        mark = " <- best" if found.best and trial.run == found.best.run else ""
+        mark = " <- best" if trial.run in chosen else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"
         what += ", stopped early" if trial.record.get("pruned") else ""
         tried = _worded(as_known(plan, trial.hyperparameters)) or "no setting is searched"
+        what += f", seed {trial.made.seed}" * cell.searched_by_seed
         tell(f"  trial {order}: run {trial.run}, {tried}, {what}{mark}")
     for one in found.seeds:
         what = (

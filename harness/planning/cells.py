@@ -21,7 +21,7 @@ from harness.planning.joint_runs import JointRuns
 from harness.planning.planned import Cell, called, size_of
 from harness.planning.prerequisites import Prerequisites, own_name
 from harness.planning.request import ResolvedRequest, Variant
-from harness.planning.space import Dimension
+from harness.planning.space import Dimension, chooses
 from harness.runs import MULTI_TASK, ONE_STAGE, PRETRAINED, BaseTeacher, CheckpointRun, Impossible, JointRun, Run, RunId
 from harness.runs.settings import Settings
 
@@ -223,9 +223,12 @@ class Cells:
         if run.trains and run.settings.get("protocol") == "nested":
             refused = refused or refused_folds(run, choice.kind)
         space = self._space(choice, task, more.pop("acting", frozenset())) if run.trains else {}
-        sampler = self.asked.sampler(space)
+        sampler, trials = self.asked.sampler(space), more.pop("trials", self.asked.trials)
+        seeds = more.pop("seeds", self.asked.seeds)
+        searches = seeds > 1 and chooses(space, trials, sampler)
         if not refused:
             self.used |= self.prerequisites.used | ({"sampler"} if space else set())
+            self.used |= {"searches"} if searches else set()
         self.prerequisites.used = set()  # what only a refused cell would start from is never made
         parts = [run.identity(self.prerequisites.defaults), space, *([choice.row.name] if refused else [])]
         lengthened = choice.lengthened and "epochs" in space
@@ -249,7 +252,10 @@ class Cells:
                 layers=[list(pair) for pair in layers.pairs] if layers else [],
                 sampler=sampler,
                 lengthened=lengthened,
-                **{"trials": self.asked.trials, "seeds": self.asked.seeds, **more},
+                searched_by_seed=self.asked.searched_by_seed and searches,
+                trials=trials,
+                seeds=seeds,
+                **more,
             )
         )
         return not refused

@@ -29,7 +29,7 @@ class Cell:
     starts from, and the one that it learns from; none where every seed has the same. layers: (student's, teacher's)
     pairs. trials, seeds: the budget. mark: what the table says of it beside its row's own mark. sampler: what draws its
     trials' settings where that is not what its space has of itself, see `harness.search.proposals.propose`. lengthened:
-    its runs have twice the epochs that are drawn.
+    its runs have twice the epochs that are drawn. searched_by_seed: each seed has a search of its own.
     """
 
     id: str
@@ -53,10 +53,11 @@ class Cell:
     mark: str = ""
     sampler: str = ""
     lengthened: bool = False
+    searched_by_seed: bool = False
 
     def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items() if name != "run"}
-        for name in ("teachers", "mark", "sampler", "lengthened"):
+        for name in ("teachers", "mark", "sampler", "lengthened", "searched_by_seed"):
             if not told[name]:
                 del told[name]
         return {**told, "specification": self.run.specification()}
@@ -178,13 +179,19 @@ def waited_for(first: Mapping[RunId, First], runs: Iterable[RunId]) -> dict[RunI
 
 
 def trials_of(cell: Cell) -> int:
-    """How many trials the search of a cell makes: no more than its grid has settings."""
+    """How many trials a search of a cell makes: no more than its grid has settings."""
     return min(cell.trials, size(cell.space) or cell.trials)
 
 
+def searches_of(cell: Cell) -> int:
+    """How many searches a cell has: one for all seeds, or one for each."""
+    return cell.seeds if cell.searched_by_seed else 1
+
+
 def runs_of(cell: Cell) -> int:
-    """How many runs a cell has at most: its trials, then the seeds but for the first, which the best trial is."""
-    return trials_of(cell) + cell.seeds - 1
+    """How many runs a cell has at most: the trials of its searches, of which the best are seeds, and other seeds."""
+    searches = searches_of(cell)
+    return trials_of(cell) * searches + cell.seeds - searches
 
 
 def distinct(cells: Sequence[Cell]) -> list[Cell]:

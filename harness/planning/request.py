@@ -165,6 +165,8 @@ class ResolvedRequest:
         self.overrides = {key: value for key, value in recorded.items() if key not in self.searched}
         drawn_by = self.overrides.get("sampler", self.profile.sampler or "grid")
         self.drawn_by = merging.check("sampler", drawn_by, SEARCH)
+        searches = self.overrides.get("searches", SEARCH["searches"].default)
+        self.searched_by_seed = merging.check("searches", searches, SEARCH) == "each_seed"
         self.seeds, self.trials = request.seeds or self.profile.seeds, request.trials or self._trials()
         self.teachers_named = Teachers(request.teacher or self.profile.teacher, self.tasks)
         self._cache = cache

@@ -89,7 +89,10 @@ TRAINING: dict[str, Hyperparameter] = {
 SEARCH: dict[str, Hyperparameter] = {
     "sampler": Hyperparameter(
         "that of the study", choices=("grid", "random", "tpe"), says="what draws the settings of a trial"
-    )
+    ),
+    "searches": Hyperparameter(
+        "one", choices=("one", "each_seed"), says="of a cell: one whose settings all seeds use, or one for each seed"
+    ),
 }
 
 FOLDS = 5  # that protocol nested parts the training data in

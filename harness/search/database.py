@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ class View:
 
     def __init__(self, study: str, out: Path, where: Database):
         self.study, self.out, self.where = study, out, where
-        self._waiting: dict[str, tuple[Cell, Sequence[Finished]]] = {}  # cell -> it and its trials
+        self._waiting: dict[str, tuple[Cell, Sequence[Finished]]] = {}  # search -> its cell and its trials
         self._changed = self._closing = False
         self._condition = threading.Condition()  # of the three above
         self._told: set[Told] = set()  # this and the next belong to the thread
@@ -106,9 +107,13 @@ class View:
 
     def cell(self, cell: Cell, found: Progress) -> None:
         """Take note of the trials that a cell has. Returns at once."""
-        if cell.space and found.trials:
-            with self._condition:
-                self._waiting[cell.id] = cell, tuple(found.trials)
+        name = f"{self.study}/{cell.row}/{cell.student}/{cell.init}/{cell.task}/{cell.id}"
+        searches = defaultdict[str, list[Finished]](list)
+        for trial in found.trials if cell.space else ():
+            searches[f"{name}/seed {trial.made.seed}" if cell.searched_by_seed else name].append(trial)
+        with self._condition:
+            for search, trials in searches.items():
+                self._waiting[search] = cell, trials
                 self._changed = True
                 self._condition.notify()
 
@@ -142,19 +147,18 @@ class View:
                 closing, self._changed = self._closing, False
                 waiting = dict(self._waiting)
             try:
-                for key, (cell, trials) in waiting.items():
-                    self._tell(cell, trials)
+                for name, (cell, trials) in waiting.items():
+                    self._tell(name, cell, trials)
                     with self._condition:
-                        if self._waiting[key][1] is trials:
-                            del self._waiting[key]
+                        if self._waiting[name][1] is trials:
+                            del self._waiting[name]
             except Exception as error:  # whatever a database or its driver raises, runs go on
                 self._trouble = _why(error, self.where.password)
                 self._damaged = self.where.file is not None and _is_damage(error)
                 self._disconnect()
         self._disconnect()
 
-    def _tell(self, cell: Cell, trials: Sequence[Finished]) -> None:
-        name = f"{self.study}/{cell.row}/{cell.student}/{cell.init}/{cell.task}/{cell.id}"
+    def _tell(self, name: str, cell: Cell, trials: Sequence[Finished]) -> None:
         keys = [(name, json.dumps(trial.run), trial.score) for trial in trials]
         if self._storage is None and not self._told.issuperset(keys):
             self._connect()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import CellResult, RunResult
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan, trials_of, waited_for
+from harness.planning.planned import Cell, Plan, searches_of, trials_of, waited_for
 from harness.planning.recipe import as_known
 from harness.planning.space import default_sampler
 from harness.runs import CorpusDistillationRun, RunId
@@ -22,7 +23,7 @@ FrameRow = Mapping[str, Any]  # column -> value
 # Of a record, beside its metrics; seconds are those of the whole run, model_seconds those spent in the model.
 MEASURED = ("seconds", "model_seconds", "peak_memory_mib", "parameters", "parameters_without_embeddings", "device")
 INNER = (
-    *("part", "refused", "wanted_trials", "wanted_seeds", "space", "sampler", "hyperparameters"),
+    *("part", "refused", "wanted_trials", "wanted_seeds", "by_seed", "space", "sampler", "hyperparameters"),
     *("record", "settings", "metrics"),
 )
 
@@ -31,8 +32,9 @@ def frame(plan: Plan, ledger: Ledger) -> pandas.DataFrame:
     """Every run of the plan's cells that the ledger holds, in the plan's order: the long form of `runs`.
 
     Axes, then what became of the run, then its settings as --set spells them and its metrics by name, as fractions. A
-    run that several cells share, as one on several tasks, has a row in each. trial: its number in the search, missing
-    for further seeds; chosen: it counts for the table; metric: what its cell is chosen by, and score its value on dev.
+    run that several cells share, as one on several tasks, has a row in each. trial: its number in the search of its
+    seed, missing for further seeds; chosen: it counts for the table; metric: what its cell is chosen by, and score its
+    value on dev.
     """
     return spread(runs(plan, ledger))
 
@@ -42,8 +44,8 @@ def runs(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) 
 
     replays: as `replayed` gives them. Beyond the long form's columns, part: "trial", "seed" (a further one of the best
     setting), "before" (a failed run that the cell starts from) or "" (no run); refused, wanted_trials, wanted_seeds,
-    space (setting -> what is searched), sampler (grid, random or tpe): of the cell; settings: gives those of the run;
-    record: of the run, with its predictions.
+    by_seed (each seed has a search), space (setting -> what is searched), sampler (grid, random or tpe): of the cell;
+    settings: gives those of the run; record: of the run, with its predictions.
     """
     replays = replayed(plan, ledger) if replays is None else replays
     return [row for cell, found in zip(plan.cells, replays, strict=True) for row in _rows(plan, ledger, cell, found)]
@@ -91,6 +93,7 @@ def cells(plan: Plan, runs: Sequence[FrameRow]) -> list[CellResult]:
                 trials=tuple(result for one, result in done if one["part"] == "trial"),
                 wanted_seeds=found[0]["wanted_seeds"],
                 wanted_trials=found[0]["wanted_trials"],
+                searched_by_seed=found[0]["by_seed"],
                 failures={one["run"]: one["error"] for one in failed if one["part"] != "before"},
                 mark=cell.mark,
                 before={one["run"]: one["error"] for one in failed if one["part"] == "before"},
@@ -111,11 +114,15 @@ def _rows(plan: Plan, ledger: Ledger, cell: Cell, found: Progress) -> Iterator[F
     if cell.refused:
         yield none
         return
-    distilled, rows, trials = _distilled(plan, ledger, cell.after), list[FrameRow](), len(found.trials)
-    for number, run in enumerate((*found.trials, *found.seeds[1:])):  # of the seeds the first is the best trial
-        part = {"part": "trial", "trial": number, "seed": 0, "chosen": run is found.best}
-        if number >= trials:
-            part = {"part": "seed", "seed": run.made.seed, "chosen": True}
+    distilled, rows = _distilled(plan, ledger, cell.after), list[FrameRow]()
+    chosen, numbers = {id(run) for run in found.seeds}, Counter[int]()
+    for run in found.trials:
+        seed = (run.made.seed or 0) if cell.searched_by_seed else 0
+        part = {"part": "trial", "trial": numbers[seed], "seed": seed, "chosen": id(run) in chosen}
+        rows.append({**none, **_row(plan, ledger, cell, run, distilled), **part})
+        numbers[seed] += 1
+    for run in found.further:
+        part = {"part": "seed", "seed": run.made.seed, "chosen": True}
         rows.append({**none, **_row(plan, ledger, cell, run, distilled), **part})
     failed = _failed_first(plan, ledger, cell.after).items()
     rows += [{**none, "status": "failed", "part": "before", "run": run, "error": error} for run, error in failed]
@@ -150,8 +157,9 @@ def _none(plan: Plan, cell: Cell) -> FrameRow:
         **dict.fromkeys((*MEASURED, *INNER)),
         "part": "",
         "refused": cell.refused,
-        "wanted_trials": trials_of(cell) if exists else 0,
+        "wanted_trials": trials_of(cell) * searches_of(cell) if exists else 0,
         "wanted_seeds": cell.seeds if exists else 0,
+        "by_seed": cell.searched_by_seed,
         "space": as_known(plan, cell.space),
         "sampler": cell.sampler or default_sampler(cell.space),
     }

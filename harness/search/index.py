@@ -12,7 +12,7 @@ from harness.code_versions import own_code
 from harness.files import JSON, digest, read_sealed, write_sealed
 from harness.hyperparameters import Hyperparameters
 from harness.ledger import Ledger
-from harness.planning.planned import Cell
+from harness.planning.planned import Cell, searches_of
 from harness.planning.space import spreads
 from harness.runs.told import Record
 from harness.search.progress import Lookup, Progress, Proposed, curve, progress, prunes
@@ -60,8 +60,9 @@ class Index:
         return self._summaries[run]
 
     def progress(self, cell: Cell, defaults: Hyperparameters, lookup: Lookup | None = None) -> Progress:
-        """`progress` with what is known of the cell's search. lookup: where records come from, else their summaries."""
-        return progress(cell, defaults, lookup or self.read, self._known(cell, defaults))
+        """`progress`, with what is known of the searches. lookup: where records come from, else their summaries."""
+        known = [self._known(cell, defaults, seed) for seed in range(searches_of(cell))]
+        return progress(cell, defaults, lookup or self.read, known)
 
     def keep(self) -> None:
         """Write the index if it has not been written for a while."""
@@ -86,12 +87,13 @@ class Index:
             write_sealed(self.path, new)
         self._stored, self._saved = new, time.monotonic()
 
-    def _known(self, cell: Cell, defaults: Hyperparameters) -> Proposed:
+    def _known(self, cell: Cell, defaults: Hyperparameters, seed: int) -> Proposed:
+        """What the search proposed whose trials have this seed."""
         if self._defaults[0] is not defaults:
             self._defaults = defaults, json.dumps(defaults)
         # Not canonical JSON: the order of a space's dimensions is that of its grid.
         parts: list[Any] = [cell.search, cell.task, cell.run.specification(), cell.space, list(cell.starts)]
-        parts += [spreads(cell.space, cell.trials), list(cell.teachers), cell.sampler]
+        parts += [spreads(cell.space, cell.trials), list(cell.teachers), cell.sampler, seed]
         key = hashlib.sha256((json.dumps(parts) + self._defaults[1]).encode()).hexdigest()[:32]
         if key not in self._proposed:
             known = Proposed()

@@ -13,11 +13,11 @@ from harness.search.progress import Finished, Progress, best_of
 
 
 def best_run(found: Progress) -> Finished | None:
-    """The run of a cell that stands for it: of the best setting the seed with the highest selection score.
+    """The run of a cell that stands for it: that with the highest selection score, so far.
 
-    The earliest of equals; while the search goes on, the best trial so far. None if all failed or were pruned.
+    The earliest of equals. None if all failed or were pruned.
     """
-    return best_of(found.seeds or found.trials)
+    return best_of((*found.trials, *found.further))
 
 
 def leaves(plan: Plan, found: Progress) -> list[str]:

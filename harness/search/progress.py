@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.hyperparameters import Hyperparameters, Values
-from harness.planning.planned import Cell, runs_of, trials_of
+from harness.planning.planned import Cell, runs_of, searches_of, trials_of
 from harness.planning.space import default_sampler
 from harness.runs import PRETRAINED, Run, RunId
 from harness.runs.settings import PRUNERS, Settings
@@ -39,7 +39,10 @@ class Finished:
 
 @dataclass
 class Progress:
-    """trials: finished search runs in order; seeds: finished runs of the best setting; missing: what to run now.
+    """trials: finished search runs in order; seeds: finished runs that count; missing: what to run now.
+
+    Where a search serves all seeds, these are runs of its best setting, of which the first is a trial; otherwise each
+    is the best trial of its own search. best: the best trial of all.
 
     look_beyond: gives the runs, with their records, that came after a trial which is lost, and count again once it is
     made anew; a driver, which asks again after every run, does not need them.
@@ -52,14 +55,20 @@ class Progress:
     look_beyond: Callable[[], list[tuple[RunId, Record]]] = field(default=list, compare=False)
 
     @property
+    def further(self) -> list[Finished]:
+        """The runs of seeds that are no trials."""
+        trials = {one.run for one in self.trials}
+        return [one for one in self.seeds if one.run not in trials]
+
+    @property
     def records(self) -> list[tuple[RunId, Record]]:
-        """All runs that the cell has, with their records: of its seeds the first is a trial."""
-        return [*((one.run, one.record) for one in (*self.trials, *self.seeds[1:])), *self.look_beyond()]
+        """All runs that the cell has, with their records."""
+        return [*((one.run, one.record) for one in (*self.trials, *self.further)), *self.look_beyond()]
 
 
 def left(cell: Cell, found: Progress) -> int:
     """How many runs a cell still asks for, at most."""
-    over = len(found.trials) >= trials_of(cell)
+    over = len(found.trials) >= trials_of(cell) * searches_of(cell)
     if over and all("diverged" in trial.record for trial in found.trials):  # which none is tried again of
         return 0
     return runs_of(cell) - len(found.records)
@@ -96,24 +105,43 @@ def best_of(trials: Sequence[Finished]) -> Finished | None:
     return max(scored, key=lambda one: one[0], default=(0.0, None))[1]
 
 
-def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Proposed | None = None) -> Progress:
-    """Replay the search of one cell of a plan against the records that `lookup` finds; of a refused one it is empty.
+def progress(
+    cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Sequence[Proposed] | None = None
+) -> Progress:
+    """Replay the searches of one cell of a plan against the records that `lookup` finds; of a refused one it is empty.
 
-    Trials run strictly one after another (each is proposed from those before); then the best setting runs over the
-    remaining seeds, all at once. The winning trial is its first seed. proposed: what earlier replays of the same cell
-    with the same defaults found; this one adds to it.
+    Trials of a search run strictly one after another (each is proposed from those before). Of a search for all seeds
+    the best setting then runs over the remaining ones, all at once: the winning trial is its first seed. Where each
+    seed has its own search, they run beside each other, and the winning trials are the seeds. proposed: what earlier
+    replays of the same cell with the same defaults found, search by search; this one adds to it.
     """
-    found = Progress()
     if cell.refused:
-        return found
-    known = Proposed() if proposed is None else proposed
-    usually = prunes(cell.run.settings)
+        return Progress()
+    known = proposed or [Proposed() for _ in range(searches_of(cell))]
+    parts = [_searched(cell, defaults, lookup, seed, known[seed]) for seed in range(searches_of(cell))]
+    if len(parts) == 1:
+        return parts[0]
+    seeds = [part.best for part in parts if part.best is not None]
+    return Progress(
+        [trial for part in parts for trial in part.trials],
+        best_of(seeds),
+        seeds,
+        [run for part in parts for run in part.missing],
+        lambda: [one for part in parts for one in part.look_beyond()],
+    )
+
+
+def _searched(
+    cell: Cell, defaults: Hyperparameters, lookup: Lookup, first: int, known: Proposed
+) -> Progress:
+    """Replay the search whose trials have seed `first`, and where it is for all seeds, the runs of the others."""
+    found, usually = Progress(), prunes(cell.run.settings)
 
     def compared(hyperparameters: Hyperparameters) -> bool:
         return prunes(hyperparameters) if "pruner" in hyperparameters else usually
 
     def specified(hyperparameters: Hyperparameters, seed: int) -> Callable[[], Run]:
-        before = tuple(found.trials) if seed == 0 and compared(hyperparameters) else ()
+        before = tuple(found.trials) if seed == first and compared(hyperparameters) else ()
         return functools.partial(specify, cell, hyperparameters, seed, before)
 
     def finished(run: RunId, hyperparameters: Hyperparameters, seed: int) -> Finished | None:
@@ -133,17 +161,18 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
     for number in range(trials_of(cell)):
         if number == len(known.trials):
             before = [(t.hyperparameters, t.score) for t in found.trials]
-            hyperparameters = propose(cell.search, cell.space, cell.trials, number, before, cell.sampler)
-            known.trials.append((hyperparameters, run_of(hyperparameters, 0)))
+            hyperparameters = propose(cell.search, cell.space, cell.trials, number, before, cell.sampler, first)
+            known.trials.append((hyperparameters, run_of(hyperparameters, first)))
         hyperparameters, run = known.trials[number]
-        trial = finished(run, hyperparameters, seed=0)
+        trial = finished(run, hyperparameters, first)
         if trial is None:
-            found.look_beyond = functools.cache(functools.partial(_beyond, cell, found, hyperparameters, recorded))
+            beyond = functools.partial(_beyond, cell, tuple(found.trials), hyperparameters, first, recorded)
+            found.look_beyond = functools.cache(beyond)
             return found
         found.trials.append(trial)
         known.learn(number, [trial.score, curve(trial.record)] if compared(hyperparameters) else trial.score)
     found.best = best_of(found.trials)
-    if found.best is not None:
+    if found.best is not None and not cell.searched_by_seed:
         found.seeds = [found.best]
         best = found.best.hyperparameters
         runs = known.seeds.get(found.best.run, [])
@@ -158,31 +187,33 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
 
 def _beyond(
     cell: Cell,
-    found: Progress,
+    done: Sequence[Finished],
     missing: Hyperparameters,
+    first: int,
     made: Callable[[Hyperparameters, int], tuple[RunId, Record] | None],
 ) -> list[tuple[RunId, Record]]:
     """What came after a trial that is missing, which was lost then: made anew, it comes to the same number.
 
     Trials whose settings its score does not decide, and further seeds: of a setting whose trial is missing, which was
     the best; else of the best of those that are here, if a later trial tells that the missing one was lost. With their
-    records. made: the run of a setting with a seed, where it has a record.
+    records. first: the seed of the trials. made: the run of a setting with a seed, where it has a record.
     """
     trials: list[tuple[Hyperparameters, tuple[RunId, Record] | None]]
-    trials = [*((t.hyperparameters, (t.run, t.record)) for t in found.trials), (missing, None)]
-    first = len(trials)
+    trials = [*((t.hyperparameters, (t.run, t.record)) for t in done), (missing, None)]
+    known = len(trials)
     if (cell.sampler or default_sampler(cell.space)) != "tpe" and not prunes(cell.run.settings):
         while len(trials) < trials_of(cell):
             before = [(tried, None) for tried, _ in trials]
-            tried = propose(cell.search, cell.space, cell.trials, len(trials), before, cell.sampler)
-            trials.append((tried, made(tried, 0)))
-    later = [one for _, one in trials[first:] if one is not None]
+            tried = propose(cell.search, cell.space, cell.trials, len(trials), before, cell.sampler, first)
+            trials.append((tried, made(tried, first)))
+    later = [one for _, one in trials[known:] if one is not None]
     lost = [tried for tried, one in trials if one is None]
     scored = [(tried, one[1]["selection"]) for tried, one in trials if one and one[1]["status"] != "failed"]
     best = [max(scored, key=lambda one: one[1])[0]] if later and scored else []
 
     def seeds(setting: Hyperparameters) -> list[tuple[RunId, Record]]:
-        return [one for seed in range(1, cell.seeds) if (one := made(setting, seed)) is not None]
+        further = range(1, 1 if cell.searched_by_seed else cell.seeds)
+        return [one for seed in further if (one := made(setting, seed)) is not None]
 
     return later + (max(map(seeds, lost), key=len) or next(map(seeds, best), []))
 

@@ -25,6 +25,7 @@ def propose(
     number: int,
     before: Sequence[tuple[Hyperparameters, float | None]],
     sampler: str = "",
+    seed: int = 0,
 ) -> Hyperparameters:
     """The hyperparameters of trial `number` (0-based) of `trials`; a grid has no more trials than settings.
 
@@ -32,33 +33,36 @@ def propose(
     grid is walked in its declared order, the last dimension fastest, or where it has more settings than there are
     trials, as `_spread` says; of ranges Optuna's TPE proposes. It is seeded by cell and number, so that the proposal
     does not depend on when, where or in how many sessions the earlier trials ran. "random" draws as `_at_random` says.
-    Of a grid no sampler proposes a setting twice: the next one that `_spread` has takes its place.
+    Of a grid no sampler proposes a setting twice: the next one that `_spread` has takes its place. seed: of the trials;
+    each has a search of its own draws.
     """
+    own = f"seed {seed}" if seed else ""
     if is_grid(space) and not (sampler and space):
-        walk = _spread(_names(space)) if spreads(space, trials) else list(itertools.product(*space.values()))
+        walk = _spread(_names(space), own) if spreads(space, trials) else list(itertools.product(*space.values()))
         return dict(zip(space, walk[number], strict=True))
-    drawn = _at_random(space, number) if sampler == "random" else _by_tpe(cell, space, number, before)
+    drawn = _at_random(space, number, own) if sampler == "random" else _by_tpe(cell, space, number, before, own)
     tried = [hyperparameters for hyperparameters, _ in before]
     if is_grid(space) and drawn in tried:
-        settings = (dict(zip(space, values, strict=True)) for values in _spread(_names(space)))
+        settings = (dict(zip(space, values, strict=True)) for values in _spread(_names(space), own))
         return next(setting for setting in settings if setting not in tried)
     return drawn
 
 
 def _by_tpe(
-    cell: str, space: Space, number: int, before: Sequence[tuple[Hyperparameters, float | None]]
+    cell: str, space: Space, number: int, before: Sequence[tuple[Hyperparameters, float | None]], own: str
 ) -> Hyperparameters:
     import optuna
 
-    sampler = optuna.samplers.TPESampler(seed=derive_seed("tpe", cell, number) % 2**32, n_startup_trials=5)
+    seed = derive_seed("tpe", cell, number, *filter(None, [own])) % 2**32
+    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=5)
     study = _study(sampler)
     for hyperparameters, score in before:
         study.add_trial(frozen(space, hyperparameters, score))
     return _asked(study, space)
 
 
-def _at_random(space: Space, number: int) -> Hyperparameters:
-    """Each dimension is drawn by itself, seeded by its name, its values and the trial's number alone.
+def _at_random(space: Space, number: int, own: str) -> Hyperparameters:
+    """Each dimension is drawn by itself, seeded by its name, its values, the trial's number and its search alone.
 
     So all cells that search the same dimension see the same of its points, whatever else they search beside it, and
     objectives of one student differ by what they do with them. Of several alike in one space, such as two terms'
@@ -72,7 +76,7 @@ def _at_random(space: Space, number: int) -> Hyperparameters:
         dimension = [name.rpartition(".")[2], values]
         place = alike[json.dumps(dimension)]
         alike[json.dumps(dimension)] += 1
-        seed = derive_seed("random", *dimension, number, *([place] if place else [])) % 2**32
+        seed = derive_seed("random", *dimension, number, *filter(None, [place, own])) % 2**32
         found |= _asked(_study(optuna.samplers.RandomSampler(seed=seed)), {name: values})
     return found
 
@@ -95,16 +99,17 @@ def _names(space: Space) -> str:
 
 
 @functools.cache
-def _spread(grid: str) -> list[tuple[Value, ...]]:
+def _spread(grid: str, own: str) -> list[tuple[Value, ...]]:
     """All settings of a grid such that any first few are spread over it: the same for all cells, whatever the budget.
 
     The declared first is the first; then always the one whose values were tried least so far, of equals the one that a
-    hash of the grid and the setting puts first. grid: JSON of (name without whose it is, values) for each dimension.
+    hash of the grid, the setting and whose `own` search it is puts first. grid: JSON of (name without whose it is,
+    values) for each dimension.
     """
     left = list(itertools.product(*(values for _, values in json.loads(grid))))
     walk: list[tuple[Value, ...]] = []
     tried: Counter[tuple[int, Value]] = Counter()
-    chance = {setting: digest([grid, setting]) for setting in left}
+    chance = {setting: digest([grid, setting, *filter(None, [own])]) for setting in left}
     while left:
         least = min(left, key=lambda s: (sum(tried[at] for at in enumerate(s)), chance[s])) if walk else left[0]
         left.remove(least)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.code_versions import changed, current, engine
@@ -13,12 +13,15 @@ from harness.contracts import AGREEMENT, CellResult, Study, Task
 from harness.errors import counted, listed
 from harness.files import digest
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan, declaration_of
+from harness.planning.planned import Cell, Plan, declaration_of, distinct, runs_of, searches_of, trials_of
+from harness.planning.space import chooses, default_sampler, spreads
 from harness.runs import JointTeacherRun, Run, RunId
 from harness.runs.settings import LABELS
 from harness.runs.told import Record
 from harness.search.index import Index
 from harness.search.progress import Lookup, Progress, left, progress
+
+FEW = 10  # trials of a search by TPE, of which Optuna draws the first five by chance
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
@@ -183,19 +186,48 @@ def samples(plan: Plan) -> int:
     return max((cell.seeds for cell in drawn if _own(cell)), default=1) if drawn else 0
 
 
+def searches(plan: Plan) -> int:
+    """How many searches of settings the seeds of a cell have, one for all or one for each; 0 where none is searched."""
+    return max((searches_of(cell) for cell in plan.cells if _chooses(cell)), default=0)
+
+
+def shared_draws(plan: Plan) -> Iterator[str]:
+    """Sentences on what a plan draws once for several seeds or anew for each row, and on what does not."""
+    cells = [cell for cell in plan.cells if not cell.refused and cell.seeds > 1]
+    if cells and samples(plan) == 1:
+        only = "± and tests hold for that draw only; --set train_sample=each_seed gives each seed its own"
+        yield f"train_examples: one draw of them for all seeds, so {only}"
+    searched = [cell for cell in cells if _chooses(cell)]
+    if searched and searches(plan) == 1:
+        runs = sum(runs_of(replace(cell, searched_by_seed=_chooses(cell))) for cell in distinct(cells))
+        only = f"the settings that it finds; --set searches=each_seed gives each seed its own ({runs} runs)"
+        yield f"search: one for all seeds of a cell, so ± and tests hold for {only}"
+    proposed = [trials_of(cell) for cell in searched if (cell.sampler or default_sampler(cell.space)) == "tpe"]
+    if proposed and min(proposed) <= FEW and len({cell.row for cell in searched}) > 1:
+        each = "its own, which may decide how rows are ordered; --set sampler=random draws the same for all rows"
+        yield f"search: with only {counted(min(proposed), 'trial')} of TPE each row tries {each}"
+
+
 def drawn_by_seed(plan: Plan) -> tuple[str, ...]:
-    """The tasks of which each seed of a cell draws what all rows share: a part of the training examples, a teacher.
+    """The tasks of which each seed of a cell draws what all rows share: a part of the training examples, a teacher, the
+    settings that are tried.
 
     Not those that are no larger than the part.
     """
     drawn = [cell for cell in _drawn(plan) if _own(cell) and cell.seeds > 1]
     drawn += [cell for cell in plan.cells if len(cell.teachers) > 1 and not cell.refused]
+    tried = [cell for cell in plan.cells if cell.searched_by_seed and not cell.refused]
+    drawn += [cell for cell in tried if cell.sampler == "random" or spreads(cell.space, cell.trials)]
     return tuple(dict.fromkeys(cell.task for cell in drawn))
 
 
 def _drawn(plan: Plan) -> list[Cell]:
     """The cells that train on a part of the examples."""
     return [cell for cell in plan.cells if cell.run.trains and not cell.refused and _draws(cell, plan)]
+
+
+def _chooses(cell: Cell) -> bool:
+    return not cell.refused and chooses(cell.space, cell.trials, cell.sampler)
 
 
 def _own(cell: Cell) -> bool:

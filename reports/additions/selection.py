@@ -14,11 +14,11 @@ from harness.reports.tables.shapes import Table
 
 
 def gaps(table: Table) -> list[dict[str, Any]]:
-    """A row for each cell whose search finished two trials or more that have a score, from the table's runs.
+    """A row for each search that finished two trials or more that have a score, from the table's runs.
 
     dev_of_chosen: the dev score of the trial that was chosen; dev_of_best_on_dev: that of the one that dev would have
-    chosen. Both are fractions, of the cell's first seed. Raises UserError where its trials were chosen on dev, or no
-    cell tried two settings.
+    chosen. Both are fractions, of the seed that the search was made with. Raises UserError where its trials were chosen
+    on dev, or no cell tried two settings.
     """
     if table.provenance.protocol == "published":
         raise UserError(
@@ -30,14 +30,14 @@ def gaps(table: Table) -> list[dict[str, Any]]:
         finished = row["part"] == "trial" and row["status"] == "finished" and not row["pruned"]
         # Of constant predictions a correlation has no score.
         if finished and not any(row[name] is None or math.isnan(row[name]) for name in ("score", "selection")):
-            tried.setdefault(tuple(row[name] for name in ("cell", "row", "student", "init")), []).append(row)
+            tried.setdefault(tuple(row[name] for name in ("cell", "row", "student", "init", "seed")), []).append(row)
     made = []
-    for of_cell in tried.values():
-        if len(of_cell) > 1:
-            chosen = max(of_cell, key=lambda row: row["selection"])
+    for of_search in tried.values():
+        if len(of_search) > 1:
+            chosen = max(of_search, key=lambda row: row["selection"])
             gap = {name: chosen[name] for name in ("row", "task", "metric", "student", "init", "cell")}
-            gap |= {"trials": len(of_cell), "dev_of_chosen": chosen["score"]}
-            made.append(gap | {"dev_of_best_on_dev": max(row["score"] for row in of_cell)})
+            gap |= {"seed": chosen["seed"], "trials": len(of_search), "dev_of_chosen": chosen["score"]}
+            made.append(gap | {"dev_of_best_on_dev": max(row["score"] for row in of_search)})
     if not made:
         raise UserError(
             "--with selection compares the trials of a search, and no cell of this table has tried two settings"
@@ -57,13 +57,14 @@ def grids(table: Table) -> list[Grid]:
         lines.append((Cell(label), *map(_cell, own)))
     notes = bare([
         "Gap: the dev score of the trial that dev would have chosen, minus that of the trial that "
-        f"{chosen_on(table)} chose, of the same trials; the mean over students and initialisations, and in how many of "
-        "these cells both chose alike.",
+        f"{chosen_on(table)} chose, of the same trials; the mean over students, initialisations and seeds with a "
+        "search, and in how many of these searches both chose alike.",
         "It is what choosing on dev adds to a dev score, and no score on other data. Epochs are as they were chosen, "
         "since dev is recorded of the chosen epoch alone: protocol published, which chooses them on dev, adds more.",
     ])
     header = tuple((column.label, "gap (same)") for column in tasks)
-    caption = "Dev scores in points, seed 0."
+    each = any(gap["seed"] for gap in found)
+    caption = f"Dev scores in points, {'each seed by its own search' if each else 'seed 0'}."
     return [Grid("Selection on dev", caption, header, (Group("", tuple(lines)),), notes)]
 
 

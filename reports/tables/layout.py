@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.errors import listed
 from harness.reports.statistics import LEVEL, POWER
 from harness.reports.tables import quantities
 from harness.reports.tables.quantities import COUNTED, is_score, scaled, written
@@ -131,15 +132,16 @@ def units(table: Table, columns: Sequence[Column]) -> str:
 def _shared(table: Table) -> str:
     """What the seeds have in common and what each has of its own, as the end of a sentence."""
     own = [what for count, what in _drawn(table) if count > 1]
-    one = [what if what == "teacher" else f"draw of {what}" for count, what in _drawn(table) if count == 1]
-    told = [f"each with its own {' and '.join(own)}"] if own else []
+    one = [f"draw of {what}" if what == "training examples" else what for count, what in _drawn(table) if count == 1]
+    told = [f"each with its own {listed(own)}"] if own else []
     return "".join(f", {part}" for part in (*told, *(f"one {what}" for what in one)))
 
 
 def _drawn(table: Table) -> list[tuple[int, str]]:
     """How many there are, for all seeds, of what else is drawn, and what that is."""
     made = table.provenance
-    return [(n, what) for n, what in ((made.teachers, "teacher"), (made.samples, "training examples")) if n]
+    drawn = ((made.teachers, "teacher"), (made.samples, "training examples"), (made.searches, "search of settings"))
+    return [(n, what) for n, what in drawn if n]
 
 
 def cell_of(entry: Entry, column: Column, show_n: bool) -> Cell:
@@ -225,9 +227,10 @@ def _over(table: Table) -> str:
     drawn = "seeds and dev examples" if several else "dev examples alone, as one seed tells nothing of others"
     own = [what for count, what in _drawn(table) if several and count > 1]
     one = [what for count, what in _drawn(table) if what not in own]
-    drawn += f", each seed with its own {' and '.join(own)}" if own else ""
+    drawn += f", each seed with its own {listed(own)}" if own else ""
     named = {"teacher": "this teacher" if table.provenance.teachers == 1 else "these teachers"}
-    return drawn + (f", for {' and '.join(named.get(what, f'these {what}') for what in one)} alone" if one else "")
+    named["search of settings"] = "the settings found"
+    return drawn + (f", for {listed(named.get(what, f'these {what}') for what in one)} alone" if one else "")
 
 
 def _doubtful_teachers(table: Table) -> list[str]:

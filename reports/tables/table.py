@@ -271,8 +271,10 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
     value, std = mean_std([run.metrics[metric] for run in runs])
     progress = reason = ""
     if n < wanted:
-        seeds = len(cell.failures) - (cell.wanted_trials - len(cell.trials))  # that failed; all trials have ended
-        progress = f"{n}/{wanted}, failed" if cell.before or seeds > 0 else f"{n}/{wanted}"
+        ended = len(cell.trials) + len(cell.failures)
+        # Of one search all trials have ended, and what else failed are seeds; of a search for each, all of them may.
+        lost = ended >= cell.wanted_trials if cell.searched_by_seed else ended > cell.wanted_trials
+        progress = f"{n}/{wanted}, failed" if cell.before or lost else f"{n}/{wanted}"
     elif cell.failures:
         reason = FAILED.format(len(cell.failures))
     elif len(cell.trials) < cell.wanted_trials:

@@ -40,6 +40,7 @@ def searched(
                     "part": "trial",
                     "status": "finished",
                     "trial": number,
+                    "seed": 0,
                     "pruned": False,
                     "task": task,
                     "metric": "accuracy",

@@ -110,6 +110,12 @@ def test_notes_say_what_is_drawn_by_chance():
     own = render(table(cells, teachers=1, samples=2), "markdown")
     assert "n = 2 seeds, each with its own training examples, one teacher." in own
     assert "dev examples, each seed with its own training examples, for this teacher alone)" in own
+    found = render(table(cells, teachers=1, samples=1, searches=1), "markdown")
+    assert "2 seeds, one teacher, one draw of training examples, one search of settings." in found
+    assert "dev examples, for this teacher, these training examples and the settings found alone)" in found
+    each = render(table(cells, teachers=1, samples=2, searches=2), "markdown")
+    assert "2 seeds, each with its own training examples and search of settings, one teacher." in each
+    assert "each seed with its own training examples and search of settings, for this teacher alone)" in each
     alone = render(table(single, teachers=1, samples=2), "markdown")
     assert "tells nothing of others, for this teacher and these training examples alone)" in alone
     assert "over dev examples alone, as one seed tells nothing of others)" in render(table(single), "markdown")

@@ -17,7 +17,7 @@ from tests.reports.synthetic import ROWS, cell, table
 def of_trials(*trials, protocol="held_out"):
     """A table whose runs are these trials of two cells: (cell, selection, dev score, further columns)."""
     usual = {"part": "trial", "status": "finished", "pruned": False, "task": "sst2", "metric": "accuracy",
-             "student": "transformer", "init": "every"}  # fmt: skip
+             "student": "transformer", "init": "every", "seed": 0}  # fmt: skip
     rows = [
         {**usual, "cell": name, "row": name, "selection": selection, "score": score, **more}
         for name, selection, score, more in trials
@@ -54,6 +54,14 @@ def test_rows_that_share_a_cell_have_its_trials_each():
     shared = [(name, selection, score, {"row": "hid_seq"}) for name, selection, score, _ in TRIALS[:2]]
     found = [tuple(gap[name] for name in NAMES) for gap in gaps(of_trials(*TRIALS[:2], *shared))]
     assert found == [("vanilla_kd", 2, 0.70, 0.75), ("hid_seq", 2, 0.70, 0.75)]
+
+
+def test_of_a_search_for_each_seed_each_has_its_gap():
+    further = [(name, selection - 0.1, score, {"seed": 1}) for name, selection, score, _ in TRIALS[:2]]
+    made = with_additions(of_trials(*TRIALS[:2], *further), ["selection"])
+    assert [gap["seed"] for gap in gaps(made)] == [0, 1]
+    text = render(made, "markdown")
+    assert "+5.0 (0/2)" in text and "each seed by its own search" in text
 
 
 def test_json_and_csv_hold_it_cell_by_cell_and_only_where_it_was_asked_for():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -134,7 +135,7 @@ def test_long_tasks_weigh_more_than_short_ones() -> None:
         done = Finished(each.id, lambda each=each: each.run, {}, record)
         replays.append(Progress(trials=[done], best=done, seeds=[done]))
     assert said(estimate(made, replays, 1)) == pytest.approx(3 * 3100, rel=0.02)
-    replays[0].seeds *= 4
+    replays[0].seeds += [replace(replays[0].seeds[0], run=f"seed {seed}") for seed in (1, 2, 3)]
     assert said(estimate(made, replays, 1)) == pytest.approx(300, rel=0.05), "the long ones are done"
 
 

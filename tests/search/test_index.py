@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from harness.files import atomic_write, digest, sealed, unsealed
 from harness.ledger import Ledger
 from harness.planning.filed import keep
-from harness.planning.planned import Cell, First
+from harness.planning.planned import Cell, First, searches_of
 from harness.runs import PretrainingRun
 from harness.search import index as indexing
 from harness.search import progress as replaying
@@ -284,9 +284,11 @@ def test_other_defaults_are_other_runs(out: Path) -> None:
     assert index.progress(CELLS[0], defaults).missing and not index.progress(CELLS[0], DEFAULTS).missing
 
 
-def quick(search: str, space: Any, trials: int, number: int, before: Any, sampler: str) -> dict[str, Any] | None:
+def quick(
+    search: str, space: Any, trials: int, number: int, before: Any, sampler: str, seed: int
+) -> dict[str, Any] | None:
     """A proposal that depends on all scores before, as Optuna's do, at no cost."""
-    return {"x": digest([search, number, before])} if number < 5 else None
+    return {"x": digest([search, number, before, seed])} if number < 5 else None
 
 
 @settings(max_examples=100, deadline=None)
@@ -294,11 +296,13 @@ def quick(search: str, space: Any, trials: int, number: int, before: Any, sample
     st.lists(st.integers(0, 3), min_size=2, max_size=6),
     st.sampled_from(["none", "median"]),
     st.sampled_from([4, 6]),
+    st.booleans(),
 )
 def test_what_is_known_changes_no_answer_whatever_the_records_become(
-    worlds: list[int], pruner: str, trials: int
+    worlds: list[int], pruner: str, trials: int, by_seed: bool
 ) -> None:
-    known, one = Proposed(), replace(of("att_kl", "every", "entailment", GRID, pruner), trials=trials, seeds=3)
+    one = replace(of("att_kl", "every", "entailment", GRID, pruner), trials=trials, seeds=3, searched_by_seed=by_seed)
+    known = [Proposed() for _ in range(searches_of(one))]
     for world in worlds:
 
         def lookup(run: str, world: int = world) -> Any:
@@ -314,8 +318,8 @@ def test_what_is_known_changes_no_answer_whatever_the_records_become(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(replaying, "propose", quick)
             assert progress(one, DEFAULTS, lookup, known) == progress(one, DEFAULTS, lookup)
-        stored = json.loads(json.dumps([known.trials, known.evidence, known.seeds]))  # as a file keeps it
-        known = Proposed([(h, run) for h, run in stored[0]], *stored[1:])
+        stored = json.loads(json.dumps([[k.trials, k.evidence, k.seeds] for k in known]))  # as a file keeps it
+        known = [Proposed([(h, run) for h, run in tried], *rest) for tried, *rest in stored]
 
 
 def test_a_driver_keeps_the_index_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
