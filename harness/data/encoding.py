@@ -16,7 +16,7 @@ from harness.batch import onto
 from harness.contracts import Batch, Encoding
 from harness.data.sources import Split, hashes
 from harness.errors import UserError
-from harness.runs.settings import FOLDS
+from harness.runs.settings import FOLDS, HELD_OUT, MOST_HELD_OUT, held_out_of
 from harness.seeds import derive_seed
 
 MASK = "[MASK]"  # a masked word in a text, whatever the tokenizer that reads it
@@ -169,7 +169,7 @@ def evaluation_batches(lengths: Tensor, batch_size: int) -> list[Tensor]:
 
 
 def hold_out(
-    size: int, content: str, fraction: float = 0.1, most: int = 2000, groups: Tensor | None = None
+    size: int, content: str, fraction: float = HELD_OUT, most: int = MOST_HELD_OUT, groups: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """(positions to train on, positions held out): the same for every run on the same data.
 
@@ -177,7 +177,7 @@ def hold_out(
     unless there is no other.
     """
     order = _permutation(size, content, groups)
-    held = min(max(int(size * fraction), 1), most)
+    held = held_out_of(size, fraction, most)
     while groups is not None and held > 1 and groups[order[held]] == groups[order[held - 1]]:
         held -= 1
     if groups is not None and held < size and groups[order[held]] == groups[order[0]] != groups[order[-1]]:

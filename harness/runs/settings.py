@@ -96,6 +96,13 @@ SEARCH: dict[str, Hyperparameter] = {
 }
 
 FOLDS = 5  # that protocol nested parts the training data in
+HELD_OUT, MOST_HELD_OUT = 0.1, 2000  # of the training examples, by protocol held_out
+
+
+def held_out_of(size: int, fraction: float = HELD_OUT, most: int = MOST_HELD_OUT) -> int:
+    """How many of so many examples are held out, where none must stay together."""
+    return min(max(int(size * fraction), 1), most)
+
 
 ADAM = frozenset({"adam_beta2", "adam_epsilon"})  # without effect on AdaDelta
 

@@ -16,7 +16,7 @@ from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan, declaration_of, distinct, runs_of, searches_of, trials_of
 from harness.planning.space import chooses, default_sampler, spreads
 from harness.runs import JointTeacherRun, Run, RunId
-from harness.runs.settings import LABELS
+from harness.runs.settings import LABELS, held_out_of
 from harness.runs.told import Record
 from harness.search.index import Index
 from harness.search.progress import Lookup, Progress, left, progress
@@ -197,8 +197,8 @@ def shared_draws(plan: Plan) -> Iterator[str]:
     if cells and samples(plan) == 1:
         only = "± and tests hold for that draw only; --set train_sample=each_seed gives each seed its own"
         yield f"train_examples: one draw of them for all seeds, so {only}"
-    searched = [cell for cell in cells if _chooses(cell)]
-    if searched and searches(plan) == 1:
+    searched = [cell for cell in cells if _chooses(cell) and not cell.searched_by_seed]
+    if searched:
         runs = sum(runs_of(replace(cell, searched_by_seed=_chooses(cell))) for cell in distinct(cells))
         only = f"the settings that it finds; --set searches=each_seed gives each seed its own ({runs} runs)"
         yield f"search: one for all seeds of a cell, so ± and tests hold for {only}"
@@ -237,7 +237,8 @@ def _own(cell: Cell) -> bool:
 def _draws(cell: Cell, plan: Plan) -> bool:
     """Whether its runs train on a part of a task's examples; where their number is not known, whether they might."""
     settings, known = cell.run.settings, [plan.examples.get(task, 0) for task in cell.run.data_of]
-    most = max(known) if known and all(known) else math.inf
+    held_out = settings["protocol"] == "held_out"
+    most = max(size - held_out * held_out_of(size) for size in known) if known and all(known) else math.inf
     return bool(settings["train_fraction"] < 1 or 0 < settings["train_examples"] < most)
 
 

@@ -35,6 +35,11 @@ def test_the_draws_are_counted_and_the_cells_are_others_only_with_draws_of_their
 
 def test_more_examples_than_there_are_are_no_draw_and_a_fraction_is_one() -> None:
     assert samples(planned("train_examples=100000")) == 0
+    size = planned().examples["entailment"]
+    left = size - size // 10  # the others are held out
+    assert [samples(planned(f"train_examples={count}")) for count in (left - 1, left, size)] == [1, 0, 0]
+    published = (f"train_examples={left}", "protocol=published")
+    assert (samples(planned(*published)), samples(planned(f"train_examples={size}", published[1]))) == (1, 0)
     part = ("train_examples=0", "train_fraction=0.5")
     assert (samples(planned(*part)), samples(planned(*part, EACH))) == (1, 3)
     assert planned(*part, EACH).cells[0].id != planned(*part).cells[0].id

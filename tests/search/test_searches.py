@@ -210,9 +210,9 @@ def test_a_plan_says_what_is_shared_and_what_is_not() -> None:
     assert not any(said.startswith("search:") for said in shared_draws(planned(EACH)))
     assert not any(said.startswith("search:") for said in shared_draws(planned(trials=1)))
     few = "search: with only 2 trials of TPE each row tries its own, which may decide how rows are ordered; "
-    assert [said for said in shared_draws(planned(EACH, **between)) if said.startswith(few)]
-    enough = (planned(EACH, **between, trials=11), planned(EACH, "sampler=random", **between))
-    alone = planned(EACH, **between, objectives=["att_kl"])
+    assert [said for said in shared_draws(planned(**between)) if said.startswith(few)]
+    enough = (planned(EACH, **between), planned(**between, trials=11), planned("sampler=random", **between))
+    alone = planned(**between, objectives=["att_kl"])
     assert not any(few[:20] in said for made in (*enough, alone) for said in shared_draws(made))
 
 
