@@ -169,8 +169,8 @@ def _repeated(cell: Cell, best: Mapping[str, Finished], contents: Mapping[str, s
     run = best[cell.task]
     asked = {task: content for task, content in contents.items() if best[task].run == run.run}
     again = Run.read({**run.made.specification(), "test": asked})
-    alone = {"space": {}, "trials": 1, "seeds": 1, "searched_by_seed": False, "starts": (), "teachers": ()}
-    return replace(cell, run=again, **alone)
+    alone = replace(cell, space={}, trials=1, seeds=1, searched_by_seed=False)
+    return replace(alone, run=again, starts=(), teachers=())
 
 
 def _say_differences(task: Task, before: Finished, now: Finished) -> None:
