@@ -338,7 +338,9 @@ def _claim(claim: Told, examples: Mapping[str, int], found: Mapping[str, Results
         elif verdict == NOT_RUN:
             verdict = f"{NOT_RUN} (embedded tasks: {whole})"
         each = "\n".join(f"  * {c.what}: {f'{c.interval}, ' if c.interval else ''}{c.verdict}" for c in compared)
-        drawn = {0: "", 1: ", one draw"}.get(made.table.provenance.samples, ", a draw a seed")
+        by = made.table.provenance
+        drawn = {0: "", 1: ", one draw"}.get(by.samples, ", a draw a seed")
+        drawn += {0: "", 1: ", one search"}.get(by.searches, ", a search a seed")
         said.append(f"* [{made.told['title']}]({made.told['name']}.md): **{whole}**{drawn}\n{each}")
     if "seen" in claim:
         verdict = SEEN

@@ -13,15 +13,13 @@ from harness.contracts import AGREEMENT, CellResult, Study, Task
 from harness.errors import counted, listed
 from harness.files import digest
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan, declaration_of, distinct, runs_of, searches_of, trials_of
-from harness.planning.space import chooses, default_sampler, spreads
+from harness.planning.planned import Cell, Plan, declaration_of, distinct, runs_of, searches_of
+from harness.planning.space import chooses, spreads
 from harness.runs import JointTeacherRun, Run, RunId
 from harness.runs.settings import LABELS, held_out_of
 from harness.runs.told import Record
 from harness.search.index import Index
 from harness.search.progress import Lookup, Progress, left, progress
-
-FEW = 10  # trials of a search by TPE, of which Optuna draws the first five by chance
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
@@ -192,7 +190,7 @@ def searches(plan: Plan) -> int:
 
 
 def shared_draws(plan: Plan) -> Iterator[str]:
-    """Sentences on what a plan draws once for several seeds or anew for each row, and on what does not."""
+    """Sentences on what a plan draws or chooses once for all seeds of a cell."""
     cells = [cell for cell in plan.cells if not cell.refused and cell.seeds > 1]
     if cells and samples(plan) == 1:
         only = "± and tests hold for that draw only; --set train_sample=each_seed gives each seed its own"
@@ -202,10 +200,6 @@ def shared_draws(plan: Plan) -> Iterator[str]:
         runs = sum(runs_of(replace(cell, searched_by_seed=_chooses(cell))) for cell in distinct(cells))
         only = f"the settings that it finds; --set searches=each_seed gives each seed its own ({runs} runs)"
         yield f"search: one for all seeds of a cell, so ± and tests hold for {only}"
-    proposed = [trials_of(cell) for cell in searched if (cell.sampler or default_sampler(cell.space)) == "tpe"]
-    if proposed and min(proposed) <= FEW and len({cell.row for cell in searched}) > 1:
-        each = "its own, which may decide how rows are ordered; --set sampler=random draws the same for all rows"
-        yield f"search: with only {counted(min(proposed), 'trial')} of TPE each row tries {each}"
 
 
 def drawn_by_seed(plan: Plan) -> tuple[str, ...]:
