@@ -14,7 +14,7 @@ from harness.reports.tables.shapes import Column, Line, Table
 class Trial:
     """A finished training of a search. selection: what settings are chosen by; score: what the table shows.
 
-    pruned: it was stopped early, and cannot be chosen.
+    pruned: it was stopped early, and cannot be chosen. number: in the search of its seed.
     """
 
     number: int
@@ -22,11 +22,12 @@ class Trial:
     selection: float
     score: float
     pruned: bool = False
+    seed: int = 0
 
 
 @dataclass(frozen=True)
 class Search:
-    """The search of one cell.
+    """The search of one cell, or its searches where each seed has one.
 
     block: what its row shares with others, as "transformer, init every". space: setting -> its values or its range
     ("low", "high", "log"). sampler: grid, random or tpe. wanted: how many trials the budget gives; trials: those that
@@ -76,6 +77,7 @@ def searches(table: Table) -> list[Search]:
                     float(run["selection"]),
                     float(run["metrics"][column.metric]),
                     bool(run["pruned"]),
+                    run["seed"],
                 )
                 for run in finished
                 if column.metric in run["metrics"]

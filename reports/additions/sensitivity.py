@@ -23,10 +23,16 @@ def trials(search: Search) -> list[Trial]:
     return [t for t in search.trials if math.isfinite(t.score) and math.isfinite(t.selection)]
 
 
-def chosen(search: Search) -> Trial:
-    """The one with the highest selection score, the earliest of equals, and none that was stopped early."""
-    whole = [trial for trial in trials(search) if not trial.pruned]
-    return max(whole or trials(search), key=lambda trial: (trial.selection, -trial.number))
+def chosen(search: Search) -> list[Trial]:
+    """Of each seed that searched, the one with the highest selection score, and none that was stopped early.
+
+    The earliest of equals.
+    """
+    found: dict[int, list[Trial]] = {}
+    for trial in trials(search):
+        found.setdefault(trial.seed, []).append(trial)
+    whole = ([trial for trial in some if not trial.pruned] or some for some in found.values())
+    return [max(some, key=lambda trial: (trial.selection, -trial.number)) for some in whole]
 
 
 def no_importance(search: Search) -> str:
@@ -77,7 +83,8 @@ def grids(table: Table) -> list[Grid]:
         spread = written("", 100 * (max(scores) - min(scores)))
         cells = [Cell(one.label, mark=mark), Cell(str(len(scores))), Cell(spread)]
         for name in settings:
-            cells.append(Cell(value(best.settings[of[name]]) if name in of else ""))
+            own = dict.fromkeys(value(trial.settings[of[name]]) for trial in best) if name in of else {}
+            cells.append(Cell(", ".join(own)))
             cells += [Cell(f"{100 * mattered[of[name]]:.0f} %" if of.get(name) in mattered else "")] if some else []
         groups.setdefault(", ".join(filter(None, (one.block, one.column.name))), []).append(tuple(cells))
     header: list[tuple[str, ...]] = [("trials",), ("spread",)]
@@ -85,9 +92,12 @@ def grids(table: Table) -> list[Grid]:
         header += [(name, "chosen"), (name, "importance")] if some else [(name, "chosen")]
     told = reasons or {reason: "" for reason in lacking if reason}  # without a mark where it is so of all
     notes = [(str(number), f"No importance: {reason}.") for reason, number in told.items()]
-    notes += [("", "Spread: the best less the worst score on dev of the trials, in points, one seed each.")]
+    each = any(trial.seed for one in every for trial in one.trials)
+    seeds = "of all seeds, each of which has a search" if each else "one seed each"
+    notes += [("", f"Spread: the best less the worst score on dev of the trials, in points, {seeds}.")]
     whole = ", of those that were not stopped early" if any(one.pruned for one in every) else ""
-    notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on(table)}{whole}.")]
+    of_each = ", of each seed's" * each
+    notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on(table)}{of_each}{whole}.")]
     if some:
         what = "the settings' shares in what tells the better half of the trials from all (PED-ANOVA)"
         notes += [("", f"Importance: {what}; where no setting matters it is chance.")]
@@ -110,10 +120,11 @@ def rows(table: Table) -> list[dict[str, Any]]:
             "setting": short(one, setting),
             "value": trial.settings[setting],
             "scale": "list" if isinstance(values, list) else "log" if values["log"] else "linear",
+            "seed": trial.seed,
             "trial": trial.number,
             "dev": round(100 * trial.score, 6),
             "chosen_by": round(100 * trial.selection, 6),
-            "chosen": int(trial is best),
+            "chosen": int(any(trial is own for own in best)),
             "importance": round(mattered[setting], 6) if setting in mattered else None,
         }
         for one, best, mattered in ((one, chosen(one), shares(one)) for one in found(table))

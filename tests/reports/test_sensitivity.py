@@ -70,6 +70,20 @@ def test_why_there_is_no_importance_is_told(changes: Any, reason: str) -> None:
     assert {row["importance"] for row in rows} == {None}
 
 
+def test_of_a_search_for_each_seed_each_has_its_chosen_setting() -> None:
+    made = searched({("hid_seq", "sst2"): [(0.9, 0.4), (0.7, 0.6), (0.8, 0.5), (0.6, 0.7)]})
+    for place, run in enumerate(made.runs):
+        run.update(seed=place // 2, trial=place % 2)
+    assert [(row["seed"], row["trial"]) for row in sensitivity.rows(made) if row["chosen"]] == [(0, 0), (1, 0)]
+    (grid,) = sensitivity.grids(made)
+    assert grid.groups[0].lines[0][-1].text == ", ".join(
+        f"{made.runs[place]['hyperparameters']['learning_rate']:.3g}" for place in (0, 2)
+    )
+    notes = [sentence for _, sentence in grid.notes]
+    assert any("of all seeds, each of which has a search" in said for said in notes)
+    assert any("held-out training data, of each seed's." in said for said in notes)
+
+
 def test_a_trial_that_was_stopped_early_is_not_the_chosen_one() -> None:
     made = searched({("hid_seq", "sst2"): [(0.9, 0.4), (0.7, 0.6), (0.8, 0.5)]})
     made.runs[0]["pruned"] = True
