@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from harness.errors import listed
-from harness.reports.tables.layout import Cell, Group
+from harness.reports.tables.layout import Cell, Group, settings_of
 from harness.reports.tables.quantities import scaled, written
 from harness.reports.tables.shapes import Table
 
@@ -36,7 +36,7 @@ def cells(table: Table) -> dict[str, Any]:
             found[entry.cell] = {
                 "name": ["", line.student, line.init, column.label if column.task else ""],
                 "metric": column.metric.replace("_", " "),
-                "setting": _setting(entry.runs[0].hyperparameters) if entry.runs else "",
+                "setting": "; ".join(settings_of(entry)),
                 "seeds": [
                     [
                         run.run,
@@ -61,7 +61,8 @@ def _trials(table: Table) -> dict[str, list[list[str]]]:
         if row["part"] == "trial":
             became = "chosen" if row["chosen"] else "stopped early" if row["pruned"] else ""
             became = "failed" if row["status"] == "failed" else became
-            told = [row["run"], _setting(row["hyperparameters"] or {}), _text("", row["selection"]), became]
+            setting = [_setting(row["hyperparameters"] or {})] + [f"seed {row['seed']}"] * row["by_seed"]
+            told = [row["run"], "; ".join(filter(None, setting)), _text("", row["selection"]), became]
             found.setdefault(row["cell"], {})[row["trial"], row["run"]] = told
     return {cell: [*trials.values()] for cell, trials in found.items()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.errors import listed
 from harness.reports.statistics import LEVEL, POWER
@@ -155,9 +156,24 @@ def cell_of(entry: Entry, column: Column, show_n: bool) -> Cell:
 def _tip(entry: Entry) -> str:
     parts = [f"cell {entry.cell}"] if entry.cell else []
     if entry.runs:
-        parts += [f"{k} = {v}" for k, v in sorted(entry.runs[0].hyperparameters.items())]
+        parts += settings_of(entry)
         parts += ["seeds " + ", ".join(str(run.seed) for run in entry.runs)]
     return "; ".join(parts + ([entry.reason] if entry.reason else []))
+
+
+def settings_of(entry: Entry) -> list[str]:
+    """ "learning_rate = 0.001" for each setting that was chosen; where seeds chose for themselves, each of theirs."""
+    found: dict[str, dict[Any, list[int]]] = {}
+    for run in entry.runs:
+        for name, value in run.hyperparameters.items():
+            found.setdefault(name, {}).setdefault(value, []).append(run.seed)
+
+    def told(values: dict[Any, list[int]]) -> str:
+        apart = len(values) > 1
+        of = {value: f" (seed{'s' * (len(own) > 1)} {', '.join(map(str, own))})" for value, own in values.items()}
+        return ", ".join(f"{value}{of[value] * apart}" for value in values)
+
+    return [f"{name} = {told(values)}" for name, values in sorted(found.items())]
 
 
 def header_of(columns: Sequence[Column]) -> tuple[tuple[str, ...], ...]:

@@ -78,7 +78,8 @@ def framed(seconds=1.5, **more):
     rows = [
         {"run": r.run, "cell": c.cell, "row": c.row.name, "part": "seed" if i else "trial", "chosen": True,
          "pruned": False, "status": "finished", "selection": r.selection, "hyperparameters": r.hyperparameters,
-         "record": r.record, "space": {}, "sampler": "grid", "wanted_trials": 1, "trial": 0, "metrics": r.metrics}
+         "record": r.record, "space": {}, "sampler": "grid", "wanted_trials": 1, "trial": 0, "metrics": r.metrics,
+         "seed": r.seed, "by_seed": False}
         for c in cells for i, r in enumerate(c.seeds)
     ]  # fmt: skip
     rows.append({**rows[0], "run": "other", "chosen": False, "selection": 0.25, "hyperparameters": {"alpha": 0.5}})
@@ -154,6 +155,19 @@ def test_the_evidence_tells_of_each_finished_cell_its_runs_trials_and_curves():
     assert ["other", "alpha = 0.5", "25.0", ""] in told["cells"]["vanilla_kd-every-sst2"]["trials"]
     stages = [["intermediate", 1], ["prediction", 1]]
     assert told["curves"]["att_kl-every-sst2-0"] == [[1.0, 0.5], [None, 86.0], stages]
+
+
+def test_where_each_seed_chose_its_setting_each_is_told():
+    once = framed()
+    seeds = [replace(r, hyperparameters={"learning_rate": 0.001 * (1 + r.seed), "epochs": 2}) for r in mixed()[0].seeds]
+    made = table([replace(mixed()[0], seeds=tuple(seeds))])
+    told = "epochs = 2; learning_rate = 0.001 (seed 0), 0.002 (seed 1)"
+    tips = [a.get("title", "") for a in Page(render(made, "html")).all("td")]
+    assert f"cell {mixed()[0].cell}; {told}; seeds 0, 1" in tips
+    made = replace(made, runs=[{**run, "part": "trial", "by_seed": True} for run in once.runs])
+    (first,) = (c for c in cells(made)["cells"].values() if c["setting"])
+    assert first["setting"] == told
+    assert ["learning_rate = 0.0005; seed 1", "chosen"] in [[what, became] for _, what, _, became in first["trials"]]
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_last_point():
