@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -192,6 +193,9 @@ def test_two_terms_that_search_the_same_range_are_not_drawn_as_one() -> None:
     assert all(one["dkd.temperature"] != one["reverse_kl.temperature"] for one in both)
 
 
+OWN = {0: "", 2: ',"seed 2"'}  # what the text ends with, by seed
+
+
 def _seed(told: str) -> int:
     """As docs/statistics.md has it."""
     return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "big") // 2 % 2**32
@@ -199,24 +203,25 @@ def _seed(told: str) -> int:
 
 def test_plain_optuna_draws_at_random_what_the_page_says() -> None:
     space = {"dkd.temperature": TPE["learning_rate"], "reverse_kl.temperature": TPE["learning_rate"]}
-    for number in range(3):
-        found = propose("c", space, 3, number, [({}, 0.1)] * number, "random")
+    for number, (seed, own) in itertools.product(range(3), OWN.items()):
+        found = propose("c", space, 3, number, [({}, 0.1)] * number, "random", seed)
         for name, place in zip(space, ("", ",1"), strict=True):
-            told = f'["random","temperature",{{"high":0.01,"log":true,"low":1e-05,"whole":false}},{number}{place}]'
+            told = f'["random","temperature",{{"high":0.01,"log":true,"low":1e-05,"whole":false}},{number}{place}{own}]'
             study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=_seed(told)))
             assert study.ask().suggest_float(name, 1e-5, 1e-2, log=True) == found[name]
 
 
-def test_plain_optuna_proposes_by_tpe_what_the_page_says() -> None:
+@pytest.mark.parametrize("seed", OWN)
+def test_plain_optuna_proposes_by_tpe_what_the_page_says(seed: int) -> None:
     kinds = distributions(TPE)
     before: list[tuple[Any, float | None]] = []
     for number in range(10):
-        sampler = optuna.samplers.TPESampler(seed=_seed(f'["tpe","c",{number}]'), n_startup_trials=5)
+        sampler = optuna.samplers.TPESampler(seed=_seed(f'["tpe","c",{number}{OWN[seed]}]'), n_startup_trials=5)
         study = optuna.create_study(direction="maximize", sampler=sampler)
         for params, score in before:
             state = optuna.trial.TrialState.FAIL if score is None else optuna.trial.TrialState.COMPLETE
             study.add_trial(optuna.trial.create_trial(params=params, distributions=kinds, value=score, state=state))
-        found = propose("c", TPE, 10, number, before)
+        found = propose("c", TPE, 10, number, before, seed=seed)
         assert study.ask(kinds).params == found
         before.append((found, None if number == 2 else found["learning_rate"]))
 
