@@ -20,6 +20,8 @@ from harness.reports import mean_std
 from harness.reports.tables.quantities import written
 from harness.runs import Run
 from harness.runs.told import Record
+from harness.search.kept import best_run
+from harness.search.progress import Progress
 from harness.search.results import scores_of, taught_by
 
 if TYPE_CHECKING:
@@ -122,8 +124,9 @@ def _about(one: Taken, record: Record, name: str) -> About:
     speed = (
         f"{part['examples_per_second']:,.0f} examples of dev a second, from token ids in batches of 64, on {device}{by}"
     )
-    searched = one.found.best.hyperparameters if one.found and one.found.best else {}
+    # Its own values of what is searched: other trials and, with a search for each seed, other seeds have others.
     told = ("epochs", "batch_size", "learning_rate", "max_length", "precision", "protocol")
+    own = {name: made.settings[name] for name in (*told, *(cell.space if cell else ()))}
     return About(
         name=name,
         row=cell.row if cell else "teacher",
@@ -135,7 +138,7 @@ def _about(one: Taken, record: Record, name: str) -> About:
         data=_data(one),
         table=_table(one, learnt == ANSWERS),
         metrics=part["metrics"],
-        recipe={name: made.settings[name] for name in told} | dict(as_known(plan, searched)) | {"seed": made.seed},
+        recipe=as_known(plan, own) | {"seed": made.seed},
         speed=speed,
         version=version_of(record) or version("distill-harness"),
         made={
@@ -206,6 +209,8 @@ def _table(one: Taken, taught: bool) -> str:
         return "It is a teacher, not a row of a table."
     metric = one.cell.metric
     values = [100 * seed.record["metrics"][metric] for seed in one.found.seeds if seed.score is not None]
+    if not values:
+        return f"It is a trial of the row {one.cell.row} of the study {one.plan.study}, whose search is not over."
     score = written(metric, *mean_std(values))
     teacher = (taught_by(one.plan, one.made) if taught else "") or one.plan.teachers.get(one.task.name, "")
     scores = scores_of(one.plan, one.ledger, teacher, one.task.name) if teacher else []
@@ -214,6 +219,15 @@ def _table(one: Taken, taught: bool) -> str:
     theirs = f"; {whose} teacher has {written(metric, 100 * statistics.fmean(found))}" if found else ""
     return (
         f"In the table of the study {one.plan.study} (profile {one.plan.profile}) the row {one.cell.row} has "
-        f"{metric} {score} on {one.task.label}, over {counted(len(values), 'seed')}{theirs}. Of the seeds "
-        "this is the one that did best on the examples that choose epochs and settings."
+        f"{metric} {score} on {one.task.label}, over {counted(len(values), 'seed')}{theirs}. {_place(one, one.found)}"
     )
+
+
+def _place(one: Taken, found: Progress) -> str:
+    """The sentence on what the run is among those behind the number of its row."""
+    best = best_run(found)
+    if best is not None and best.run == one.run:
+        return "Of the seeds this is the one that did best on the examples that choose epochs and settings."
+    if any(seed.run == one.run for seed in found.seeds):
+        return f"Of the seeds this is seed {one.made.seed}, and not the one that did best on the examples that choose."
+    return "That is without this run, a trial of a search that chose another setting."

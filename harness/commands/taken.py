@@ -56,7 +56,9 @@ def taken(out: Path, asked: str) -> Taken:
     if which in cells:
         return _of_cell(*cells[which], ledger)
     held: dict[str, Taken] = {}  # by task
-    for plan, cell in cells.values():
+    # Of plans that have a cell in common each may have runs of its own: other seeds of another setting, more searches.
+    every = [(plan, cell) for plan in plans for cell in plan.cells if not cell.refused]
+    for plan, cell in [*cells.values(), *every]:
         found = progress(cell, plan.defaults, ledger.read)
         for one in (*found.seeds, *found.trials):
             if one.run == which and cell.task not in held:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,13 +111,16 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger, places: Iterable[tuple[st
         wanted, each = trials_of(cell) * searches_of(cell), " for each seed" * cell.searched_by_seed
         tell(f"search{each}: {len(found.trials)} of {wanted} trials, chosen by {cell.metric} on {on}")
     chosen = {one.run for one in found.seeds}
-    for order, trial in enumerate(found.trials):
+    numbers = Counter[int]()  # of each search
+    for trial in found.trials:
         mark = " <- best" if trial.run in chosen else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"
         what += ", stopped early" if trial.record.get("pruned") else ""
         tried = _worded(as_known(plan, trial.hyperparameters)) or "no setting is searched"
-        what += f", seed {trial.made.seed}" * cell.searched_by_seed
-        tell(f"  trial {order}: run {trial.run}, {tried}, {what}{mark}")
+        seed = (trial.made.seed or 0) if cell.searched_by_seed else 0
+        which = f"seed {seed}, trial {numbers[seed]}" if cell.searched_by_seed else f"trial {numbers[seed]}"
+        numbers[seed] += 1
+        tell(f"  {which}: run {trial.run}, {tried}, {what}{mark}")
     for one in found.seeds:
         what = (
             f"failed: {one.record['error']}"

@@ -247,6 +247,45 @@ def test_table_and_commands_say_what_each_seed_found(made: tuple[Path, tuple[Any
     cell_of = json.loads(table.with_name("plan.json").read_text())["cells"][0]["id"]
     shown = call("show", cell_of, "--out", out).stdout
     assert "search for each seed: 4 of 4 trials" in shown and shown.count("<- best") == 2
+    assert [shown.count(f"  seed {seed}, trial {number}: ") for seed in (0, 1) for number in (0, 1)] == [1, 1, 1, 1]
     optunas = optuna.get_all_study_summaries(f"sqlite:///{out}/optuna.db")
     own = sorted(one.study_name.rpartition("/")[2] for one in optunas if "/seed " in one.study_name)
     assert own == ["seed 0", "seed 0", "seed 1", "seed 1"] and all(one.n_trials == 2 for one in optunas)
+
+
+def test_what_is_exported_tells_of_its_own_setting_and_place(
+    made: tuple[Path, tuple[Any, ...]], call: Harness, tmp_path: Path
+) -> None:
+    out, words = made
+    assert call("run", *words, EACH).returncode == 0
+    (table,) = (out / "objectives_vs_init" / "quick").glob("*searches*/**/plan.json")
+    first = Plan.from_json(json.loads(table.read_text()))
+    found = progress(first.cells[0], first.defaults, Ledger(out).read)
+    best = best_run(found)
+    assert best is not None
+    (other,) = (run for run in found.seeds if run.run != best.run)
+    lost = next(trial for trial in found.trials if trial.run not in {run.run for run in found.seeds})
+    for place, (one, said) in enumerate((
+        (best, "this is the one that did best"),
+        (other, f"this is seed {other.made.seed}, and not the one"),
+        (lost, "without this run, a trial of a search that chose another setting"),
+    )):  # fmt: skip
+        exported = call("export", one.run, "--to", tmp_path / str(place), "--out", out)
+        assert exported.returncode == 0, exported.stderr
+        card = (tmp_path / str(place) / "README.md").read_text()
+        assert f"| learning_rate | {one.made.settings['learning_rate']} |" in card and said in card
+        assert f"| seed | {one.made.seed} |" in card
+
+
+def test_a_run_is_found_whichever_plan_of_its_cell_it_is_of(
+    made: tuple[Path, tuple[Any, ...]], call: Harness, tmp_path: Path
+) -> None:
+    """A plan of more trials in one search is asked for a cell first, and knows nothing of other seeds' searches."""
+    out, words = made
+    assert call("run", *words, EACH).returncode == 0
+    assert call("run", *words, "--trials", "3", "--seeds", "1").returncode == 0
+    (file,) = (out / "objectives_vs_init" / "quick").glob("*searches*/**/plan.json")
+    each = Plan.from_json(json.loads(file.read_text()))
+    run = progress(each.cells[0], each.defaults, Ledger(out).read).seeds[1].run
+    exported = call("export", run, "--to", tmp_path / "student", "--out", out)
+    assert exported.returncode == 0, exported.stderr
