@@ -217,10 +217,11 @@ def _said(standing: Standing, rows: int) -> str:
 
 def grids(table: Table) -> list[Grid]:
     """The curves as tables, one a task and one of the average. Raises UserError where there is none."""
-    made = found(table)
+    made, every = found(table), searches(table)
     tables = [_grid([one for one in made if one.title == t]) for t in dict.fromkeys(one.title for one in made)]
-    notes = [*tables[-1].notes, *_rules(made, chosen_on(table))]
-    told = [f"{one.label} ({one.block}, {one.column.name}): {why}" for one in searches(table) if (why := problem(one))]
+    each = any(trial.seed for one in every for trial in one.trials)
+    notes = [*tables[-1].notes, *_rules(made, chosen_on(table), each)]
+    told = [f"{one.label} ({one.block}, {one.column.name}): {why}" for one in every if (why := problem(one))]
     notes += [("", f"Left out: {'; '.join(told)}.")] if told else []
     return [*tables[:-1], replace(tables[-1], notes=tuple(notes))]
 
@@ -291,8 +292,8 @@ def _bounds(bounds: Bounds) -> str:
     return f"{median} [{lower}, {upper}]"
 
 
-def _rules(made: Sequence[Curves], chosen_on: str) -> Sequence[tuple[str, str]]:
-    """What the numbers are and how rows are compared."""
+def _rules(made: Sequence[Curves], chosen_on: str, each: bool) -> Sequence[tuple[str, str]]:
+    """What the numbers are and how rows are compared. each: the trials are of several searches, one a seed."""
     most = max(made, key=lambda curves: sum(curve.competes for curve in curves.curves))
     rows, trials = sum(curve.competes for curve in most.curves), most.trials
     pairs, enough = math.comb(rows, 2), tuning.most_rows(trials)
@@ -305,6 +306,8 @@ def _rules(made: Sequence[Curves], chosen_on: str) -> Sequence[tuple[str, str]]:
         "trials bound it by nothing. On the average both are means over tasks, whose bounds hold together",
         "Every trial is one training with one seed: the bounds hold for settings and seeds drawn anew",
     ]
+    if each:
+        notes.append("The trials are those of all seeds' searches together, more than any one search has made")
     if rows > 1:
         notes.append(
             "Bold: the highest on dev. Underlined: not told apart from it, by an exact paired permutation test that "
@@ -312,7 +315,7 @@ def _rules(made: Sequence[Curves], chosen_on: str) -> Sequence[tuple[str, str]]:
             "rows (Bonferroni), for each number of trials by itself"
         )
     if rows > enough:
-        more = f"{tuning.fewest_trials(pairs)} trials could (--trials)"
+        more = f"{tuning.fewest_trials(pairs)} trials could ({'of all seeds together' if each else '--trials'})"
         fewer = f", or {enough} rows (--objectives)" if enough > 1 else ""
         notes.append(f"No {trials} trials can tell one of {rows} rows from another, however they end: {more}{fewer}")
     return bare(notes)

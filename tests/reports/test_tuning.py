@@ -116,6 +116,17 @@ def leading_of(n: int) -> Any:
     return with_additions(leading(n), ["tuning"])
 
 
+def test_trials_of_a_search_for_each_seed_are_said_to_be_of_all_together() -> None:
+    results = [(0.1 * i, 0.1 * i) for i in range(4)]
+    made = searched({(row.name, "sst2"): results for row in ROWS[:3]})
+    assert not any("together, more than any one search" in said for _, said in tuning.grids(made)[-1].notes)
+    for place, run in enumerate(made.runs):
+        run["seed"] = place % 4 // 2
+    notes = [said for _, said in tuning.grids(made)[-1].notes]
+    assert "The trials are those of all seeds' searches together, more than any one search has made." in notes
+    assert any("7 trials could (of all seeds together)" in said for said in notes)
+
+
 def test_json_holds_every_point_of_the_curves() -> None:
     rows = json.loads(render(leading_of(8), "json"))["tuning"]["rows"]
     assert len(rows) == 24 and rows[0]["trials"] == 1 and rows[0]["upper"] is not None
