@@ -197,7 +197,7 @@ def shared_draws(plan: Plan) -> Iterator[str]:
         yield f"train_examples: one draw of them for all seeds, so {only}"
     searched = [cell for cell in cells if _chooses(cell) and not cell.searched_by_seed]
     if searched:
-        runs = sum(runs_of(replace(cell, searched_by_seed=_chooses(cell))) for cell in distinct(cells))
+        runs = sum(runs_of(replace(cell, searched_by_seed=_chooses(cell))) for cell in distinct(plan.cells))
         only = f"the settings that it finds; --set searches=each_seed gives each seed its own ({runs} runs)"
         yield f"search: one for all seeds of a cell, so ± and tests hold for {only}"
 

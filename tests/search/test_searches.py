@@ -210,6 +210,14 @@ def test_a_plan_says_what_is_shared_and_what_is_not() -> None:
     assert not any(said.startswith("search:") for said in shared_draws(planned(trials=1)))
 
 
+def test_the_runs_that_searches_for_each_seed_would_take_are_those_of_the_whole_plan() -> None:
+    whole = {"train_fraction": 1.0, "train_examples": 0, "train_sample": "one", "protocol": "held_out"}
+    certain = cell(student_run(settings={**RECIPE, **whole}), "certain")
+    one, each = (plan([searched(GRID, searched_by_seed=own, settings=whole), certain]) for own in (False, True))
+    (said,) = (said for said in shared_draws(one) if said.startswith("search:"))
+    assert f"({sum(map(runs_of, each.cells))} runs)" in said and runs_of(certain) > 0
+
+
 # ---------------------------------------------------------------- the whole way
 
 
