@@ -41,6 +41,7 @@ def searched(
                     "status": "finished",
                     "trial": number,
                     "seed": 0,
+                    "by_seed": False,
                     "pruned": False,
                     "task": task,
                     "metric": "accuracy",
