@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,9 +53,8 @@ class Ledger:
             if (out / "ledger").is_dir():
                 raise UserError(f"{marker}, which marks a folder of results, is missing, but {out} holds runs; {mend}")
             if not create:
-                raise UserError(
-                    f"there are no results in {out}: start with harness run, or give their folder with --out"
-                )
+                start = f"start with harness run --study NAME --out {shlex.quote(str(out))}"
+                raise UserError(f"there are no results in {out}: {start}, or give their folder with --out")
             check_free(out)
             atomic_write(marker, canonical({"format": FORMAT}).encode())
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli import main
 from harness.errors import UserError
 from harness.exporting.opened import model_in
 from harness.planning import filed
@@ -67,3 +68,24 @@ def test_results_of_a_plugin_that_is_installed_no_more_say_so(tmp_path: Path) ->
         filed.load_study(tmp_path, "gone", ())
     with pytest.raises(UserError, match="'gone_student', of a plugin that is not here: install its distribution"):
         model_in(tmp_path, "gone_student")
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ([], "is of a plugin that is not installed here, which was in /site-packages/gone: install its distribution"),
+        (["/home/me/gone.py"], "is of a plugin file: give --plugin /home/me/gone.py, as before"),
+    ],
+)
+def test_a_study_that_only_results_know_is_told_with_its_plugin(
+    command: str, files: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "gone" / "quick"
+    folder.mkdir(parents=True)
+    (folder / filed.NAME).write_text(
+        json.dumps({"plugins": files, "origins": {"loss": "/site-packages/gone/losses.py"}})
+    )
+    for study, said in (("gone", f"study gone {told}"), (".", "unknown study '.'"), ("other", "unknown study 'other'")):
+        assert main([command, "--study", study, "--out", str(tmp_path)]) == 2
+        assert said in capsys.readouterr().err

@@ -172,6 +172,11 @@ def test_a_record_belongs_to_its_run(tmp_path: Path) -> None:
     assert "it is that of run one" in opened.damaged["other"]
 
 
+def test_the_command_that_is_to_begin_results_has_their_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"start with harness run --study NAME --out '{tmp_path}/of two', or give"):
+        Ledger(tmp_path / "of two")
+
+
 def test_folders_that_are_not_results_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no results"):
         Ledger(tmp_path / "absent")

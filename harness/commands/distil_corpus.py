@@ -41,6 +41,7 @@ def distil_corpus(options: Namespace) -> int:
 
     request, out = Request.of(options), Path(options.out)
     if os.environ.get("RANK", "0") == "0":  # the leading process; others wait for it below, and are not told twice
+        filed.check_study(out, request)
         check_early(request)
     with ExitStack() as held:
         plan: Plan = _told(lambda: _planned(request, out, held))

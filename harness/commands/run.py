@@ -82,6 +82,7 @@ def work(options: Namespace) -> Done:
             "harness run starts its own workers: give harness distil-corpus to torchrun or accelerate launch, then "
             "harness run by itself"
         )
+    filed.check_study(Path(options.out), request)
     check_early(request)
     tracking.check(options.track)
     if options.keep == "none" and (weighed := {*options.columns} - {"parameters"}):
@@ -162,6 +163,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     from harness.commands.sight import sight
 
     request, out = Request.of(options), Path(options.out)
+    filed.check_study(out, request)
     check_early(request)
     workers = choosing.workers(options.workers)
     ledger = Ledger(out) if holds_results(out) else None

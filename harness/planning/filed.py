@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -352,18 +352,12 @@ def load_study(out: Path, study: str, plugins: Sequence[str]) -> None:
     """Load the plugin files given, or where nothing else knows the study those that its plans were made with."""
     for path in plugins:
         registry.load_file(path)
-    if study in registry.STUDIES.names() or not (out / study).is_dir():
+    if study in registry.STUDIES.names():
         return
     lacking: UserError | None = None
-    for plan in sorted((out / study).glob(f"*/**/{NAME}")):
-        try:
-            told = json.loads(plan.read_bytes())
-            files, origins = told["plugins"], told.get("origins", {}).values()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
+    for files, origins in _plugins_of(out, study):
         lacking = lacking or (None if files else not_installed(f"study {study}", origins))
-        for text in files:
-            path = found(text, os.path.abspath(out))
+        for path in files:
             if not Path(path).is_file():
                 raise UserError(
                     f"study {study} was made with plugin file {path}, which does not exist: --plugin FILE says where "
@@ -372,6 +366,25 @@ def load_study(out: Path, study: str, plugins: Sequence[str]) -> None:
             registry.load_file(path)
     if lacking and study not in registry.STUDIES.names():
         raise lacking
+
+
+def check_study(out: Path, request: Request) -> None:
+    """Raise UserError for a study that nothing brings any more, though `out` has plans of it: it says where it was."""
+    study = request.study
+    known = request.plugins or study in registry.STUDIES.names() or study not in names(out)
+    for files, origins in () if known else _plugins_of(out, study):
+        if files:
+            raise UserError(f"study {study} is of a plugin file: give --plugin {shlex.join(files)}, as before")
+        raise not_installed(f"study {study}", origins)
+
+
+def _plugins_of(out: Path, study: str) -> Iterator[tuple[list[str], Iterable[str]]]:
+    """Of each plan of a study that can be read: (the plugin files that it was made with, those of all its plugins)."""
+    for plan in sorted((out / study).glob(f"*/**/{NAME}")):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            told = json.loads(plan.read_bytes())
+            files = [found(text, os.path.abspath(out)) for text in told["plugins"]]
+            yield files, told.get("origins", {}).values()
 
 
 def not_installed(what: str, origins: Iterable[str]) -> UserError:
