@@ -41,7 +41,7 @@ class Sum(nn.Module):
             for setting, hyperparameter in kind.hyperparameters.items():
                 if (key := recorded_name(name, setting)) in hyperparameters:
                     settings[setting] = hyperparameter.other(hyperparameters[key])
-            self.objectives.append(kind(student, teacher, layers, **settings))
+            self.objectives.append(_made(kind, student, teacher, layers, settings))
 
     def wants(self) -> tuple[Want, Want]:
         """What to ask of (student, teacher)."""
@@ -69,6 +69,24 @@ class Sum(nn.Module):
         if torch.is_grad_enabled() and (first or self.unreached):
             self.unreached = looks.unreached(parts if first else self.unreached, parts, student)
         return cast(Tensor, sum(parts.values())), parts
+
+
+def _made(
+    kind: type[Objective], student: ModelInfo, teacher: ModelInfo, layers: LayerMap, settings: Values
+) -> Objective:
+    """An objective with its settings. Raises TrainingFailure for one whose `__init__` forgets that of its base."""
+    forgot = TrainingFailure(
+        f"{OBJECTIVES.called(kind.name)}: its __init__ must begin with super().__init__(student, teacher, layers)"
+    )
+    try:
+        made = kind(student, teacher, layers, **settings)
+    except AttributeError as error:
+        if "before Module.__init__() call" not in str(error):  # torch's own words for what is assigned too early
+            raise
+        raise forgot from error
+    if "_modules" not in vars(made):  # nothing of torch's was assigned, which it would have refused
+        raise forgot
+    return made
 
 
 def sums_of(objective: nn.Module) -> list[Sum]:

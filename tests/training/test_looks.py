@@ -12,6 +12,7 @@ from torch.nn.functional import mse_loss
 
 from harness import combine
 from harness.contracts import LayerMap, Outputs, Signal
+from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES, objective
 from harness.testing.objective_cases import LAYERS, STUDENT, TEACHER, make_batch, make_outputs
 from harness.training.failures import TrainingFailure
@@ -208,6 +209,37 @@ def test_a_model_gives_outputs_of_tensors() -> None:
     wrong: Any = [1]
     with pytest.raises(TrainingFailure, match="forward gives logits as a list, but must give a tensor"):
         check_outputs(torch.nn.Linear(1, 1), Outputs(logits=wrong))
+
+
+@pytest.mark.usefixtures("register")
+@pytest.mark.parametrize("make", [lambda: nn.Linear(1, 1), lambda: nn.Parameter(torch.ones(1)), lambda: 2.0])
+def test_an_objective_that_forgets_the_init_of_its_base(make: Callable[[], Any]) -> None:
+    @objective("forgetful", needs={Signal.LOGITS})
+    class Forgetful(Objective):
+        def __init__(self, student: Any, teacher: Any, layers: Any) -> None:
+            self.held = make()
+
+        def forward(self, student: Outputs, teacher: Outputs, batch: Any) -> Tensor:
+            return student.logits.sum()
+
+    told = r"'forgetful' in .*: its __init__ must begin with super\(\).__init__\(student, teacher, layers\)"
+    with pytest.raises(TrainingFailure, match=told):
+        outputs("forgetful")
+
+
+@pytest.mark.usefixtures("register")
+def test_an_objective_whose_own_init_fails_says_how() -> None:
+    @objective("misspelt", needs={Signal.LOGITS})
+    class Misspelt(Objective):
+        def __init__(self, student: Any, teacher: Any, layers: Any) -> None:
+            super().__init__(student, teacher, layers)
+            self.width = student.widht
+
+        def forward(self, student: Outputs, teacher: Outputs, batch: Any) -> Tensor:
+            return student.logits.sum()
+
+    with pytest.raises(AttributeError, match="widht"):
+        outputs("misspelt")
 
 
 def test_one_that_is_fine_tuned_has_no_teacher() -> None:
