@@ -118,7 +118,9 @@ def units(table: Table, columns: Sequence[Column]) -> str:
     metrics, counts = {c.metric for c in columns}, counts_of(table)
     shared = _shared(table)
     if not counts:
-        runs = "no cell is finished yet"
+        own = [e for _, line in table.lines() if not line.row.baseline for e in line.entries]
+        ended = any(e.status == "unrecorded" and e.n >= e.wanted for e in own)  # the study's metrics were changed since
+        runs = "no run has recorded what the columns show" if ended else "no cell is finished yet"
     elif len(counts) > 1:
         runs = f"mean ± sample standard deviation over n seeds{shared}, n in each cell"
     elif max(counts) > 1:

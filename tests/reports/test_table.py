@@ -275,6 +275,14 @@ def test_a_metric_that_a_run_did_not_record_is_told():
     assert made.reasons == ("no f1 is recorded by its runs",) and entries(made)["att_kl+val_kl"][1].best
 
 
+@pytest.mark.parametrize(("runs", "told"), [((80, 80), "no run has recorded what the columns show"),
+                                            ((80,), "no cell is finished yet")])  # fmt: skip
+def test_a_table_of_metrics_that_no_run_recorded_says_so(runs, told):
+    made = table([cell(ATT, "sst2", runs)], replace(STUDY, metrics={"sst2": "f1"}))
+    assert made.reasons == ("no f1 is recorded by its runs",) and told in render(made, "markdown")
+    assert ("is finished" in render(made, "markdown")) == (len(runs) < 2)
+
+
 @pytest.mark.parametrize("format", [f for f in FORMATS if f not in ("csv", "json")])
 def test_what_a_gpu_does_not_repeat_is_told(format):
     def made(right, **more):
