@@ -130,8 +130,6 @@ def _of_lines(lines: Iterable[str], name: str, student: Opened) -> Iterator[Row]
         row = tuple(line.split("\t")) if task.pair else (line,)
         if len(row) != 1 + task.pair:
             raise UserError(f"{name}, line {number}: task {task.name} takes two sentences with a tab between them")
-        if not all(map(str.strip, row)):
-            raise UserError(f"{name}, line {number}: {'a sentence' if task.pair else 'the text'} is empty")
         yield row
 
 
@@ -209,8 +207,6 @@ def _texts(row: Columns, name: str, where: str, student: Opened) -> Row:
             raise UserError(f"{where}: a text is a string, not {row[column]!r}")
         if wrong := spoilt(row[column]):
             raise UserError(f"{where}: {column} {wrong}")
-        if not row[column].strip():  # of which training data are refused, too
-            raise UserError(f"{where}: {column} is empty")
     return tuple(row[column] for column in columns)
 
 

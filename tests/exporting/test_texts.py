@@ -82,8 +82,8 @@ def test_fields_between_tabs_stand_as_they_are(file: str, end: str, ask: Ask) ->
 
 
 def test_a_txt_file_without_columns_is_lines(ask: Ask) -> None:
-    ask("in.txt", f"{LINES}word1\tword2\n", (*TEXTS, "word1\tword2"))
-    ask("in.txt", f"{LINES}word1\n", (*TEXTS, "word1"), ["body"], SEMICOLON | HEADLESS)
+    ask("in.txt", f"{LINES}\nword1\tword2\n", (*TEXTS, "", "word1\tword2"))
+    ask("in.txt", f"{LINES}\nword1\n", (*TEXTS, "", "word1"), ["body"], SEMICOLON | HEADLESS)
     ask("in.txt", f"text\n{LINES}", TEXTS)
     ask("in.txt", "".join(f"{first}\t{second}\n" for first, second in PAIRS), PAIRS)
 
@@ -107,7 +107,7 @@ def test_texts_are_read_by_the_settings_of_the_data(file: str, ask: Ask) -> None
     ask(file, f"Review;label\n{QUOTED}", TEXTS, ["Review"], SEMICOLON)
     ask(file, QUOTED, TEXTS, ["body"], SEMICOLON | HEADLESS)
     ask(file, NUMBERED, TEXTS, ["body"], HEADLESS | {"delimiter": "tab"})
-    ask(file, "1;word1;word2\n2;word3;4\n", [("word1", "word2"), ("word3", "4")], ["a", "b"],
+    ask(file, "1;word1;word2\n2;word3;\n", [("word1", "word2"), ("word3", "")], ["a", "b"],
         SEMICOLON | {"columns": "id,a,b"})  # fmt: skip
 
 
@@ -128,10 +128,6 @@ def test_a_header_goes_before_what_was_said_of_the_data(ask: Ask) -> None:
         ("in.txt", "word1\tword2\n", (), "rename one; texts with tabs, one a line, are read by --input -"),
         ("in.json", '[{"text": "a"}, {"text": 3}]', (), "example 2: a text is a string, not 3"),
         ("in.json", '[{"text": "a\\ud800"}]', (), "example 1: text holds half a character"),
-        ("in.txt", "word1\n\nword2\n", (), "in.txt, line 2: the text is empty"),
-        ("in.txt", "word1\n \t\n", (), "in.txt, line 2: the text is empty"),
-        ("in.csv", "text,label\nword1,1\n  ,2\n", (), "in.csv, line 3: text is empty"),
-        ("in.jsonl", '{"text": ""}\n', (), "in.jsonl, line 1: text is empty"),
         ("in.json", '{"a": "b"}\n', (), "line 1: there is no column text or sentence"),
     ],
 )  # fmt: skip
@@ -142,11 +138,6 @@ def test_what_cannot_be_read_is_refused(
     given = ("--input", tmp_path / file, "--output", tmp_path / "new" / "folder" / "out.csv")
     refused(call("predict", trained(False, *data), *given), words)
     assert not (tmp_path / "new").exists()
-
-
-def test_an_empty_sentence_of_a_pair_is_refused(trained: Callable[..., Path], call: Harness, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("word1\tword2\nword3\t\n")
-    refused(call("predict", trained(True), "--input", tmp_path / "in.txt"), "in.txt, line 2: a sentence is empty")
 
 
 def test_what_cannot_be_read_or_written_is_told_as_what_it_is(
