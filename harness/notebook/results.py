@@ -73,9 +73,9 @@ class Results:
     def to_pandas(self, wide: bool = False) -> pandas.DataFrame:
         """A row a run: axes, settings, seed, metrics (as fractions), seconds, memory. wide: a row a line of the table.
 
-        trial is its number in the search, missing for further seeds; chosen says that it counts for the table; score is
-        its value of metric. wide has a column for each task's mean, std and n of the scores that count; a line without
-        any, as of a row that failed, has n 0 and the rest missing.
+        trial is its number in the search of its seed, missing for further seeds; chosen says that it counts for the
+        table; score is its value of metric. wide has a column for each task's mean, std and n of the scores that count;
+        a line without any, as of a row that failed, has n 0 and the rest missing.
 
         result.to_pandas().query("chosen").pivot_table("score", "objective", "init")
         """

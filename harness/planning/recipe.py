@@ -47,7 +47,7 @@ def budget(plan: Plan) -> str:
     how = _SAMPLED.get(sampler, grid if is_grid(space) else _SAMPLED["tpe"])
     number = str(trials) if len(budgets) == 1 else f"{budgets[0]} to {trials}"
     searched = f"{number} trial{'s' * (trials > 1)} {how} ({over})" if space else "no search"
-    searched += " for each seed" * any(cell.searched_by_seed for cell in cells)
+    searched += " in a search for each seed" * any(cell.searched_by_seed for cell in cells)
     certain = f" ({fewest} of what no seed changes)" if fewest < seeds else ""
     same = "the same for every cell"
     if any(other != space for other in spaces):

@@ -304,10 +304,11 @@ def _rules(made: Sequence[Curves], chosen_on: str, each: bool) -> Sequence[tuple
         f"Chosen by: the median score on {chosen_on} of the best of so many trials, in brackets bounds that hold for "
         "all numbers of trials together with probability 95% (order statistics, Lourie et al., 2024); a dash: so few "
         "trials bound it by nothing. On the average both are means over tasks, whose bounds hold together",
-        "Every trial is one training with one seed: the bounds hold for settings and seeds drawn anew",
+        "The trials are those of all seeds' searches together, more than any one search has made: the bounds hold for "
+        "settings drawn anew, as if each had a seed of its own"
+        if each
+        else "Every trial is one training with the same seed: the bounds hold for settings drawn anew, not for other seeds",
     ]
-    if each:
-        notes.append("The trials are those of all seeds' searches together, more than any one search has made")
     if rows > 1:
         notes.append(
             "Bold: the highest on dev. Underlined: not told apart from it, by an exact paired permutation test that "

@@ -17,7 +17,7 @@ rows = sensitivity.rows
 
 
 def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Of the first block that searched; the trial that was chosen is filled."""
+    """Of the first block that searched; the trials that were chosen are filled."""
     block = rows[0]["block"]
     drawn = [row for row in rows if row["block"] == block]
     settings = list(dict.fromkeys(row["setting"] for row in drawn))
@@ -52,7 +52,7 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
             _axis(panel, alike)
     labels = {column.task: column.label for column in table.columns}
     legend(figure, {labels.get(task, task): handle for task, handle in handles.items()})
-    title(figure, f"Filled: the trial that was chosen{f' ({block})' if block else ''}")
+    title(figure, f"Filled: what was chosen{f' ({block})' if block else ''}")
     return figure
 
 

@@ -123,7 +123,7 @@ def test_trials_of_a_search_for_each_seed_are_said_to_be_of_all_together() -> No
     for place, run in enumerate(made.runs):
         run["seed"] = place % 4 // 2
     notes = [said for _, said in tuning.grids(made)[-1].notes]
-    assert "The trials are those of all seeds' searches together, more than any one search has made." in notes
+    assert any("searches together, more than any one search has made: the bounds" in said for said in notes)
     assert any("7 trials could (of all seeds together)" in said for said in notes)
 
 

@@ -250,7 +250,7 @@ def test_table_and_commands_say_what_each_seed_found(made: tuple[Path, tuple[Any
     (table,) = (out / "objectives_vs_init" / "quick").glob("*searches*/**/table.md")
     text = table.read_text()
     assert "n = 2 seeds, each with its own search of settings, one teacher, one draw of training examples." in text
-    assert "2 trials drawn at random" in text and "0.01 (logarithmic)) for each seed, 2 seeds" in text
+    assert "2 trials drawn at random" in text and "0.01 (logarithmic)) in a search for each seed, 2 seeds" in text
     assert "each seed by its own search" in call("report", *words, EACH, "--with", "selection").stdout
     cell_of = json.loads(table.with_name("plan.json").read_text())["cells"][0]["id"]
     shown = call("show", cell_of, "--out", out).stdout
