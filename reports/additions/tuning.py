@@ -307,7 +307,7 @@ def _rules(made: Sequence[Curves], chosen_on: str, each: bool) -> Sequence[tuple
         "The trials are those of all seeds' searches together, more than any one search has made: the bounds hold for "
         "settings drawn anew, as if each had a seed of its own"
         if each
-        else "Every trial is one training with the same seed: the bounds hold for settings drawn anew, not for other seeds",
+        else "Every trial is one training with the same seed: the bounds hold for settings drawn anew, not for seeds",
     ]
     if rows > 1:
         notes.append(
