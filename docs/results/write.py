@@ -68,7 +68,8 @@ def facts(made: Results) -> str:
     runs = made.table.runs
     done = sum(row["part"] in ("trial", "seed") for row in runs)
     cells = {row["cell"]: row for row in runs if not row["refused"]}
-    wanted = sum(row["wanted_trials"] + row["wanted_seeds"] - 1 for row in cells.values())
+    further = (0 if row["by_seed"] else row["wanted_seeds"] - 1 for row in cells.values())
+    wanted = sum(row["wanted_trials"] for row in cells.values()) + sum(further)
     made_on = [record["made_on"] for record in made.records if "made_on" in record]
     lines = {
         "runs of cells": f"{done:,} of {wanted:,}{'' if done == wanted else ', the rest under way'}",
