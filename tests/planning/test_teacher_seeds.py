@@ -15,7 +15,7 @@ from harness.planning.plan import resolve
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
 from harness.search.driver import Driver
-from harness.search.progress import specify
+from harness.search.progress import progress, specify
 from harness.search.results import drawn_by_seed, teacher_progress, teacher_scores, teachers
 from tests.at_once import AtOnce, Silent
 from tests.conftest import SMALL_STUDY, Harness
@@ -50,6 +50,9 @@ def test_each_seed_learns_from_its_own_teacher_and_trials_from_the_first() -> No
         assert learned == cell.teachers and set(cell.teachers) <= set(cell.after)
         assert cell.id == before.id and not before.teachers
         assert runs(one, before)[0] == runs(each, cell)[0] and not set(runs(one, before)[1:]) & set(runs(each, cell))
+    for cell in planned("teacher.seeds=3", "searches=each_seed").cells:
+        missing = progress(cell, each.defaults, lambda run: None).missing
+        assert [(run.seed, run.learns_from) for run in missing] == list(enumerate(cell.teachers)), "of its own search"
 
 
 def test_what_is_trained_and_what_the_teachers_row_shows(tmp_path: Path) -> None:
