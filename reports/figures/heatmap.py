@@ -76,7 +76,9 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
                 number = text if room > 0.62 else text.partition(" ±")[0] if room > 0.27 else ""
                 colour = "white" if dark else "black"
                 panel.text(x + 0.5, y + 0.5, number, ha="center", va="center", fontsize=8, color=colour)
-    figure.colorbar(image, ax=list(drawn[0]), label=plain(f"{rows[0]['column']} × 100"))
+    high = int(9 * figure.get_figheight())  # characters that go beside the panels
+    label = map(plain, textwrap.wrap(f"{rows[0]['column']} × 100", high, break_long_words=False))
+    figure.colorbar(image, ax=list(drawn[0]), label="\n".join(label))
     return figure
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness.errors import listed
 from harness.reports.statistics import LEVEL, POWER
@@ -164,18 +163,16 @@ def _tip(entry: Entry) -> str:
 
 
 def settings_of(entry: Entry) -> list[str]:
-    """ "learning_rate = 0.001" for each setting that was chosen; where seeds chose for themselves, each of theirs."""
-    found: dict[str, dict[Any, list[int]]] = {}
-    for run in entry.runs:
-        for name, value in run.hyperparameters.items():
-            found.setdefault(name, {}).setdefault(value, []).append(run.seed)
+    """ "learning_rate = 0.001" for each setting that was chosen; where seeds chose for themselves, of each in order."""
+    chosen = [run.hyperparameters for run in entry.runs]
 
-    def told(values: dict[Any, list[int]]) -> str:
-        apart = len(values) > 1
-        of = {value: f" (seed{'s' * (len(own) > 1)} {', '.join(map(str, own))})" for value, own in values.items()}
-        return ", ".join(f"{value}{of[value] * apart}" for value in values)
+    def told(name: str) -> str:
+        values = [settings[name] for settings in chosen]
+        if len({*values}) == 1:
+            return str(values[0])
+        return ", ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
 
-    return [f"{name} = {told(values)}" for name, values in sorted(found.items())]
+    return [f"{name} = {told(name)}" for name in sorted(chosen[0] if chosen else ())]
 
 
 def header_of(columns: Sequence[Column]) -> tuple[tuple[str, ...], ...]:

@@ -161,7 +161,7 @@ def test_where_each_seed_chose_its_setting_each_is_told():
     once = framed()
     seeds = [replace(r, hyperparameters={"learning_rate": 0.001 * (1 + r.seed), "epochs": 2}) for r in mixed()[0].seeds]
     made = table([replace(mixed()[0], seeds=tuple(seeds))])
-    told = "epochs = 2; learning_rate = 0.001 (seed 0), 0.002 (seed 1)"
+    told = "epochs = 2; learning_rate = 0.001, 0.002"
     tips = [a.get("title", "") for a in Page(render(made, "html")).all("td")]
     assert f"cell {mixed()[0].cell}; {told}; seeds 0, 1" in tips
     made = replace(made, runs=[{**run, "part": "trial", "by_seed": True} for run in once.runs])
