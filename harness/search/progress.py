@@ -119,7 +119,7 @@ def progress(
         return Progress()
     known = proposed or [Proposed() for _ in range(searches_of(cell))]
     parts = [_searched(cell, defaults, lookup, seed, known[seed]) for seed in range(searches_of(cell))]
-    if len(parts) == 1:
+    if not cell.searched_by_seed:
         return parts[0]
     seeds = [part.best for part in parts if part.best is not None]
     return Progress(
@@ -131,9 +131,7 @@ def progress(
     )
 
 
-def _searched(
-    cell: Cell, defaults: Hyperparameters, lookup: Lookup, first: int, known: Proposed
-) -> Progress:
+def _searched(cell: Cell, defaults: Hyperparameters, lookup: Lookup, first: int, known: Proposed) -> Progress:
     """Replay the search whose trials have seed `first`, and where it is for all seeds, the runs of the others."""
     found, usually = Progress(), prunes(cell.run.settings)
 
