@@ -23,7 +23,7 @@ from harness.executors.choosing import cores
 from harness.executors.local import LocalExecutor
 from harness.files import check_writable
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan, searches_of, trials_of, waited_for
+from harness.planning.planned import Cell, Plan, all_trials_of, waited_for
 from harness.runs import JointRun, Run
 from harness.search.display import display
 from harness.search.driver import Driver
@@ -154,7 +154,7 @@ def _best(plan: Plan, ledger: Ledger, cell: Cell) -> Finished:
     if not cell.run.predicts:
         raise UserError(f"{where} only measures ({cell.run.kind}): it predicts nothing")
     found = progress(cell, plan.defaults, ledger.read)
-    if len(found.trials) < (wanted := trials_of(cell) * searches_of(cell)):
+    if len(found.trials) < (wanted := all_trials_of(cell)):
         raise UserError(
             f"{where} is not finished, with {len(found.trials)} of {wanted} trials made: "
             "the harness run command that planned it goes on with it"

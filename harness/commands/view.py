@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from harness.commands.recorded import chosen_on, find, recorded, say_damage
 from harness.commands.telling import tell
 from harness.errors import counted
 from harness.ledger import LOG, Ledger
-from harness.planning.planned import Cell, Plan, runs_of, searches_of, trials_of, waited_for
+from harness.planning.planned import Cell, Plan, all_trials_of, runs_of, waited_for
 from harness.planning.recipe import as_known, number
 from harness.planning.remembered import edited, edited_plugins
 from harness.runs.told import Entry, Record
@@ -22,7 +21,7 @@ from harness.search import kept as weights
 from harness.search import results
 from harness.search.estimate import estimate, to_make
 from harness.search.index import Index
-from harness.search.progress import Progress, done
+from harness.search.progress import Progress, by_search, done
 from harness.search.progress import left as left_of
 
 CAME_OUT = ("error", "metrics", "by_task", "selection", "best")  # of a record, what is told first
@@ -108,18 +107,16 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger, places: Iterable[tuple[st
     protocol = cell.run.settings.get("protocol")
     if protocol:  # a cell that only measures has nothing to choose
         on = chosen_on(protocol)
-        wanted, each = trials_of(cell) * searches_of(cell), " for each seed" * cell.searched_by_seed
-        tell(f"search{each}: {len(found.trials)} of {wanted} trials, chosen by {cell.metric} on {on}")
+        each = " for each seed" * cell.searched_by_seed
+        tell(f"search{each}: {len(found.trials)} of {all_trials_of(cell)} trials, chosen by {cell.metric} on {on}")
     chosen = {one.run for one in found.seeds}
-    numbers = Counter[int]()  # of each search
-    for trial in found.trials:
+    trials = [(seed, order, one) for seed, some in by_search(cell, found).items() for order, one in enumerate(some)]
+    for seed, order, trial in trials:
         mark = " <- best" if trial.run in chosen else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"
         what += ", stopped early" if trial.record.get("pruned") else ""
         tried = _worded(as_known(plan, trial.hyperparameters)) or "no setting is searched"
-        seed = (trial.made.seed or 0) if cell.searched_by_seed else 0
-        which = f"seed {seed}, trial {numbers[seed]}" if cell.searched_by_seed else f"trial {numbers[seed]}"
-        numbers[seed] += 1
+        which = f"seed {seed}, " * cell.searched_by_seed + f"trial {order}"
         tell(f"  {which}: run {trial.run}, {tried}, {what}{mark}")
     for one in found.seeds:
         what = (

@@ -188,10 +188,14 @@ def searches_of(cell: Cell) -> int:
     return cell.seeds if cell.searched_by_seed else 1
 
 
+def all_trials_of(cell: Cell) -> int:
+    """How many trials all searches of a cell make."""
+    return trials_of(cell) * searches_of(cell)
+
+
 def runs_of(cell: Cell) -> int:
     """How many runs a cell has at most: the trials of its searches, of which the best are seeds, and other seeds."""
-    searches = searches_of(cell)
-    return trials_of(cell) * searches + cell.seeds - searches
+    return all_trials_of(cell) + cell.seeds - searches_of(cell)
 
 
 def distinct(cells: Sequence[Cell]) -> list[Cell]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from harness.errors import UserError
 from harness.ledger import Ledger, Stamp
 from harness.planning.planned import Cell
 from harness.runs.told import Record
-from harness.search.progress import Finished, Progress, curve
+from harness.search.progress import Finished, Progress, by_search, curve
 from harness.search.proposals import frozen
 
 if TYPE_CHECKING:
@@ -108,12 +107,10 @@ class View:
     def cell(self, cell: Cell, found: Progress) -> None:
         """Take note of the trials that a cell has. Returns at once."""
         name = f"{self.study}/{cell.row}/{cell.student}/{cell.init}/{cell.task}/{cell.id}"
-        searches = defaultdict[str, list[Finished]](list)
-        for trial in found.trials if cell.space else ():
-            searches[f"{name}/seed {trial.made.seed}" if cell.searched_by_seed else name].append(trial)
+        searches = by_search(cell, found) if cell.space else {}
         with self._condition:
-            for search, trials in searches.items():
-                self._waiting[search] = cell, trials
+            for seed, trials in searches.items():
+                self._waiting[f"{name}/seed {seed}" if cell.searched_by_seed else name] = cell, trials
                 self._changed = True
                 self._condition.notify()
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import CellResult, RunResult
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan, searches_of, trials_of, waited_for
+from harness.planning.planned import Cell, Plan, all_trials_of, waited_for
 from harness.planning.recipe import as_known
 from harness.planning.space import default_sampler
 from harness.runs import CorpusDistillationRun, RunId
-from harness.search.progress import Finished, Progress
+from harness.search.progress import Finished, Progress, by_search
 from harness.search.results import replayed
 
 if TYPE_CHECKING:
@@ -115,12 +114,11 @@ def _rows(plan: Plan, ledger: Ledger, cell: Cell, found: Progress) -> Iterator[F
         yield none
         return
     distilled, rows = _distilled(plan, ledger, cell.after), list[FrameRow]()
-    chosen, numbers = {id(run) for run in found.seeds}, Counter[int]()
-    for run in found.trials:
-        seed = (run.made.seed or 0) if cell.searched_by_seed else 0
-        part = {"part": "trial", "trial": numbers[seed], "seed": seed, "chosen": id(run) in chosen}
-        rows.append({**none, **_row(plan, ledger, cell, run, distilled), **part})
-        numbers[seed] += 1
+    chosen = {id(run) for run in found.seeds}
+    for seed, trials in by_search(cell, found).items():
+        for number, run in enumerate(trials):
+            part = {"part": "trial", "trial": number, "seed": seed, "chosen": id(run) in chosen}
+            rows.append({**none, **_row(plan, ledger, cell, run, distilled), **part})
     for run in found.further:
         part = {"part": "seed", "seed": run.made.seed, "chosen": True}
         rows.append({**none, **_row(plan, ledger, cell, run, distilled), **part})
@@ -157,7 +155,7 @@ def _none(plan: Plan, cell: Cell) -> FrameRow:
         **dict.fromkeys((*MEASURED, *INNER)),
         "part": "",
         "refused": cell.refused,
-        "wanted_trials": trials_of(cell) * searches_of(cell) if exists else 0,
+        "wanted_trials": all_trials_of(cell) if exists else 0,
         "wanted_seeds": cell.seeds if exists else 0,
         "by_seed": cell.searched_by_seed,
         "space": as_known(plan, cell.space),

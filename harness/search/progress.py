@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.hyperparameters import Hyperparameters, Values
-from harness.planning.planned import Cell, runs_of, searches_of, trials_of
+from harness.planning.planned import Cell, all_trials_of, runs_of, searches_of, trials_of
 from harness.planning.space import default_sampler
 from harness.runs import PRETRAINED, Run, RunId
 from harness.runs.settings import PRUNERS, Settings
@@ -66,9 +66,17 @@ class Progress:
         return [*((one.run, one.record) for one in (*self.trials, *self.further)), *self.look_beyond()]
 
 
+def by_search(cell: Cell, found: Progress) -> dict[int, list[Finished]]:
+    """Seed -> the trials that were made with it, in order: one search, or one for each seed."""
+    searches: dict[int, list[Finished]] = {}
+    for trial in found.trials:  # a run is only built where its seed is not known
+        searches.setdefault((trial.made.seed or 0) if cell.searched_by_seed else 0, []).append(trial)
+    return searches
+
+
 def left(cell: Cell, found: Progress) -> int:
     """How many runs a cell still asks for, at most."""
-    over = len(found.trials) >= trials_of(cell) * searches_of(cell)
+    over = len(found.trials) >= all_trials_of(cell)
     if over and all("diverged" in trial.record for trial in found.trials):  # which none is tried again of
         return 0
     return runs_of(cell) - len(found.records)
