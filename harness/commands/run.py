@@ -41,6 +41,7 @@ from harness.search.estimate import estimate, to_make
 from harness.search.progress import done
 from harness.search.results import counts, older_code, replayed, shared_draws, started_from
 
+CELL = ("cell", "task", "init", "student", "row")  # above what `harness plan` prints of each
 FILES = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "csv": "table.csv", "json": "table.json"}
 
 
@@ -174,9 +175,10 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     if options.explain:
         return worked_out, _explain(worked_out)
     _check_pretrained(worked_out, ledger)
-    replays, lines = replayed(worked_out, ledger, whole=True), []
-    for cell, found in zip(worked_out.cells, replays, strict=True):
-        label = f"{cell.id}  {cell.task:<14} {cell.init:<18} {cell.student:<12} {cell.row}"
+    replays = replayed(worked_out, ledger, whole=True)
+    heading, *labels = _aligned([CELL, *((c.id, c.task, c.init, c.student, c.row) for c in worked_out.cells)])
+    lines = [heading.rstrip()]
+    for cell, found, label in zip(worked_out.cells, replays, labels, strict=True):
         if cell.refused:
             lines.append(f"{label}  refused: {cell.refused}")
             continue
@@ -207,6 +209,12 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     ]
     lines += sight(worked_out, replays, ledger)
     return worked_out, [*lines, estimate(worked_out, replays, workers, ledger)]
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """A table of words as lines, each column as wide as its longest word."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(f"{word:<{width}}" for word, width in zip(words, widths, strict=True)) for words in lines]
 
 
 def _explain(plan: Plan) -> list[str]:

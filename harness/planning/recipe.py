@@ -171,35 +171,45 @@ def shared_name(student: str, key: str) -> str:
 def recipes_before(plan: Plan) -> tuple[str, ...]:
     """Sentences on what cells start from: teachers' fine-tuning, distillations on a corpus or on several tasks."""
     said = dict.fromkeys(_fine_tuning(plan))
-    alike: dict[tuple[str, str, str], dict[str, None]] = {}  # student, init, settings -> objectives
-    runs = [first.run for first in plan.first.values()]
-    general_runs = [run for run in runs if isinstance(run, CorpusDistillationRun)]
-    layers = {(run.objective, run.settings["transferred_layers"]) for run in general_runs}
-    both = Counter(objective for objective, _ in layers)  # 2: some transfer the last layer, some all
-    for run in runs:
-        found = as_told(plan, run.settings)
-        if run.tells:
+    for first in plan.first.values():
+        if (run := first.run).tells:
             found = as_told(plan, apart_from_students(plan, run))
             silent = SILENT_BEFORE | (_idle(found) if isinstance(run, CorpusRun) else saying_nothing(found))
-            told = _listed(found, silent)
+            told = "; ".join(f"{name} {value}" for name, value in _listed(found, silent).items())
             said[f"{run.tells}: {told}."] = None
-        elif isinstance(run, CorpusDistillationRun):
-            idle = _idle(found) - ({"transferred_layers"} if both[run.objective] > 1 else set())
-            alike.setdefault((run.student, by_name(plan, run.init), _listed(found, idle)), {})[run.objective] = None
-    general = (
-        f"General distillation of {student} by {', '.join(objectives)}, init {init}, once (seed 0), on corpus "
-        f"{Path(plan.corpus).name}: {settings}."
-        for (student, init, settings), objectives in alike.items()
-    )
-    return (*said, *general)
+    return (*said, *_general(plan))
 
 
-def _listed(settings: Values, silent: Collection[str]) -> str:
+def _listed(settings: Values, silent: Collection[str]) -> dict[str, str]:
     """Settings of a run in words; of pieces a number is a limit, which a corpus may not reach."""
     told = {name: number(value) for name, value in sorted(settings.items()) if name not in silent}
     if "pieces" in told:
         told["pieces"] = f"at most {told['pieces']}" if settings["pieces"] else "all"
-    return "; ".join(f"{name} {value}" for name, value in told.items())
+    return told
+
+
+def _general(plan: Plan) -> Iterator[str]:
+    """A sentence on the students that are distilled on a corpus before any task."""
+    runs = [first.run for first in plan.first.values() if isinstance(first.run, CorpusDistillationRun)]
+    layers = {(run.objective, run.settings["transferred_layers"]) for run in runs}
+    both = Counter(objective for objective, _ in layers)  # 2: some transfer the last layer, some all
+    objectives: dict[tuple[str, str], dict[str, None]] = {}  # of a student and where it starts
+    values: dict[str, list[tuple[Where, Any]]] = {}
+    for run in runs:
+        found, init = as_told(plan, run.settings), by_name(plan, run.init)
+        objectives.setdefault((run.student, init), {})[run.objective] = None
+        idle = _idle(found) - ({"transferred_layers"} if both[run.objective] > 1 else set())
+        for name, value in _listed(found, idle).items():
+            where = {"task": run.objective, "student": run.student, "row": init}
+            values.setdefault(shared_name(run.student, name), []).append((where, value))
+    alike: dict[tuple[str, str], list[str]] = {}  # objectives and init -> students
+    for (student, init), own in objectives.items():
+        alike.setdefault((", ".join(own), init), []).append(student)
+    who = "; of ".join(f"{', '.join(students)} by {by}, init {init}" for (by, init), students in alike.items())
+    if runs:
+        yield (
+            f"General distillation of {who}, once (seed 0), on corpus {Path(plan.corpus).name}: {_together(values)}."
+        )
 
 
 def _fine_tuning(plan: Plan) -> Iterator[str]:

@@ -28,5 +28,14 @@ def test_one_seed_sees_for_itself_alone(call: Harness, tmp_path: Path) -> None:
     assert SENTENCE.search(said) and "points, for this seed alone, as one tells nothing of others; " in said
 
 
+def test_the_cells_of_a_plan_stand_in_columns(call: Harness, tmp_path: Path) -> None:
+    asked = ("--study", "objectives_vs_students", "--profile", "quick", "--objectives", "labels_only")
+    students = ("bilstm", "averaged_transformer:layers=2")
+    heading, *cells = call("plan", *asked, "--students", *students, "--out", tmp_path / "none").stdout.splitlines()[:3]
+    assert heading.split() == ["cell", "task", "init", "student", "row"]
+    assert [line[heading.index("student") :].split()[0] for line in cells] == [*students]
+    assert all(line[heading.index("row") :].startswith("labels_only  1 stage of ") for line in cells)
+
+
 def test_studies_that_train_nothing_see_nothing(call: Harness, tmp_path: Path) -> None:
     assert "a test of two rows" not in call("plan", "--study", "parameter_counts", "--out", tmp_path / "none").stdout

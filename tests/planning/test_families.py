@@ -197,6 +197,20 @@ def test_how_a_teacher_is_fine_tuned_is_told_as_far_as_its_students_do_not_share
     assert "max_length" not in sentence and LENGTH not in " ".join(lines), "its students' own"
 
 
+def test_all_distillations_on_a_corpus_are_one_sentence() -> None:
+    """What they share is said once, and of what differs whose it is."""
+    (told,) = (said for said in recipes_before(quick(students=THREE)) if said.startswith("General distillation"))
+    who, _, settings = told.removeprefix("General distillation of ").partition(", once (seed 0), on corpus embedded: ")
+    assert who.split("; of ") == [
+        "transformer by mlm_kd, cosine, init every",
+        "cmow by mlm_kd, cosine, init random",
+        "bilstm by cosine, init random",
+    ]
+    parts = settings.removesuffix(".").split("; ")
+    assert len(parts) == len({part.split()[0] for part in parts})
+    assert {"student.matrix_size 8", "student.hidden_units 48", "text masked (mlm_kd), sentences (cosine)"} <= {*parts}
+
+
 def test_files_of_vectors_are_told_by_their_names(tmp_path: Path) -> None:
     """Settings have them by content, which nobody can read."""
     file = tmp_path / "mine.txt"
