@@ -18,7 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
+from sklearn.metrics import matthews_corrcoef
 
+import harness
 from harness import registry, reports
 from harness.cli import main
 from harness.errors import counted
@@ -74,6 +77,34 @@ def found(
         records = [ledger.read(run) for run in ledger.runs()]
         made[entry["name"]] = packed.Results(entry, printed[entry["name"]][1], records)
     return made
+
+
+@pytest.mark.parametrize(
+    "name", ["multi_task_procedures_small", "general_vs_task_specific_cola_stsb", "objectives_vs_students"]
+)
+def test_what_runs_answered_gives_what_they_recorded(name: str, folders: dict[str, Path]) -> None:
+    """By scikit-learn and SciPy themselves, from names of classes: a metric of one's own is worked out so."""
+    result = harness.load_results(folders[name])
+    answered, runs = result.predictions(), result.to_pandas()
+    assert {*answered.run} == {*runs[runs.chosen].run}
+    known = {
+        "accuracy": lambda own: (own.label == own.prediction).mean(),
+        "matthews": lambda own: matthews_corrcoef(own.label.astype(str), own.prediction.astype(str)),
+        "spearman": lambda own: spearmanr(own.label.astype(float), own.prediction.astype(float)).statistic,
+    }
+    compared = set()
+    for _, run in runs[runs.chosen].iterrows():
+        own = answered[(answered.run == run.run) & (answered.task == run.task)]
+        assert own.id.is_unique and {*own.row} == {run.row} and {*own.seed} == {run.seed}
+        names = [*own.filter(like="probability.").dropna(axis=1)]
+        if names:  # those of the task alone: what is predicted is likeliest
+            likeliest = own[names].idxmax(axis=1).str.removeprefix("probability.")
+            assert (likeliest == own.prediction.astype(str)).all()
+        for metric, score in known.items():
+            if math.isfinite(run.get(metric, math.nan)):  # not that of other tasks
+                compared.add((run.task, metric))
+                assert score(own) == pytest.approx(run[metric], abs=1e-6), (run.task, metric)
+    assert {task for task, _ in compared} == {*result.plan.tasks}
 
 
 def test_plans_assume_the_spread_over_seeds_that_half_of_the_columns_stay_under(found: dict[str, Any]) -> None:

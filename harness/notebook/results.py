@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import harness
 from harness import reports
 from harness.commands.export import work
 from harness.commands.figures import figure_of
+from harness.commands.recorded import tasks_of
 from harness.commands.telling import say
+from harness.contracts import Task
 from harness.errors import UserError, check_known, check_text, listed
 from harness.files import digest
 from harness.ledger import Ledger
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+SIDES = {"label": "labels", "prediction": "predictions", "teacher": "teacher"}  # as kept of a run, by their columns
 UNFINISHED = {"failed": "failed", "impossible": "cannot be", "waiting": "is unfinished", "partial": "is unfinished"}
 
 
@@ -89,6 +94,29 @@ class Results:
         made = counted.groupby(axes, sort=False).score.agg(**told).unstack("task", sort=False).swaplevel(axis=1)
         made = made[[(task, name) for task in self.plan.tasks if task in made for name in told]]
         return made.fillna(none := {name: 0 for name in made if name[1] == "n"}).astype(dict.fromkeys(none, int))
+
+    def predictions(self) -> pandas.DataFrame:
+        """What the runs that count for the table answer: a row a run and dev example (of the first dev split).
+
+        id numbers the dev examples. label and prediction are names of classes, or scores; label is missing where there
+        is none. Where students were trained without labels, teacher is what theirs answers. Of classes there is a
+        column "probability.NAME" each, of what is ranked "score".
+
+        Raises UserError where no run has kept its answers, as of a study that only measures.
+
+        result.predictions().query("label != prediction").groupby("row").size()
+        """
+        import pandas
+
+        tasks, made = tasks_of(self.plan), []
+        for run in self.whole.runs:
+            found = frame.answers(self.ledger, run["run"], run["task"]) if run["chosen"] else {}
+            if "predictions" in found:
+                about = {name: run[name] for name in ("task", "student", "init", "row", "seed", "run")}
+                made.append(pandas.DataFrame(about | _answered(tasks[run["task"]], found)))
+        if not made:
+            raise UserError(f"no run of {self.plan.study} that counts for the table has kept its answers")
+        return pandas.concat(made, ignore_index=True)
 
     def compare(self, row: str, other: str) -> pandas.DataFrame:
         """One row of the table minus another, for each task, student and initialisation that both are finished for.
@@ -162,6 +190,19 @@ class Results:
         figure = figure_of(self.plan, self.ledger, self.whole, name)
         figure._repr_png_ = functools.partial(reports.png, figure)  # type: ignore[attr-defined]  # notebooks show it
         return figure
+
+
+def _answered(task: Task, kept: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Columns of a run's answers. kept: as `frame.answers` gives them."""
+    sides = {side: kept[name] for side, name in SIDES.items() if name in kept}
+    if task.bins:  # labels are classes of scores, predictions the scores; a label that is not told is -1
+        sides["label"] = np.array([*task.bins, np.nan])[kept["labels"]]
+    elif task.labels:
+        sides = {side: np.array([*task.labels, None], dtype=object)[classes] for side, classes in sides.items()}
+    probabilities = kept["probabilities"].T if "probabilities" in kept else ()  # (C, N)
+    of_class = zip(task.bins or task.labels, probabilities, strict=False)
+    graded = {f"probability.{name}": of_one for name, of_one in of_class}
+    return {"id": kept["ids"], **sides, **graded, **({"score": kept["scores"]} if "scores" in kept else {})}
 
 
 def _lacking(table: reports.Table, rows: Collection[str], statuses: Collection[str], place: int | None = None) -> str:

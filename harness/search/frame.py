@@ -16,6 +16,7 @@ from harness.search.progress import Finished, Progress, by_search
 from harness.search.results import replayed
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
 
 FrameRow = Mapping[str, Any]  # column -> value
@@ -207,14 +208,19 @@ def _kept(ledger: Ledger, run: RunId, task: str) -> Callable[[str], Any]:
 
     The file is read when it is asked for, once.
     """
-    read = cache(lambda: ledger.predictions(run) or {})
+    read = cache(lambda: answers(ledger, run, task))
 
     def beside(what: str) -> Any:
-        part = "" if "ids" in read() else f"{task}/"  # a run on several tasks keeps those of each
-        names = [f"{part}{name}" for name in ("ids", "predictions", what)]
+        names = ("ids", "predictions", what)
         return tuple(read()[name] for name in names) if {*names} <= read().keys() else None
 
     return beside
+
+
+def answers(ledger: Ledger, run: RunId, task: str) -> Mapping[str, np.ndarray]:
+    """What a run keeps of its answers to a task, by name, (N,) or (N, C) each; nothing where it keeps none."""
+    kept, part = ledger.predictions(run) or {}, f"{task}/"  # a run on several tasks keeps those of each
+    return kept if "ids" in kept else {name.removeprefix(part): kept[name] for name in kept if name.startswith(part)}
 
 
 def _failed_first(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> dict[str, str]:

@@ -35,7 +35,7 @@ WITHOUT_TORCH = """
 import sys, harness
 found = harness.load_results(sys.argv[1], seeds=2, trials=1, set={"epochs": 1, "train_examples": 48})
 found.to_pandas(), found.to_pandas(wide=True), found.best("entailment"), found._repr_html_(), found.figure("curves")
-found.compare("att_kl", "vanilla_kd")
+found.compare("att_kl", "vanilla_kd"), found.predictions()
 assert "torch" not in sys.modules and "transformers" not in sys.modules
 print(found)
 """
@@ -111,6 +111,24 @@ def test_a_frame_of_runs_is_what_the_table_is_made_of(found: Results, out: Path)
     assert wide.shape == (4, 6) and wide.loc["transformer", "every", "att_kl"]["entailment", "n"] == 2
     one = runs[(runs.row == "att_kl") & (runs.init == "last") & (runs.task == "entailment")]
     assert wide.loc["transformer", "last", "att_kl"]["entailment", "mean"] == pytest.approx(one.accuracy.mean())
+
+
+def test_what_each_run_answered(found: Results) -> None:
+    answered, runs = found.predictions(), found.to_pandas().query("chosen")
+    assert {*answered.run} == {*runs.run} and {*answered.label} == {*answered.prediction} | {*answered.label}
+    for run, own in answered.groupby("run"):
+        (told,) = runs[runs.run == run].itertuples()
+        assert (own[["task", "init", "row", "seed"]] == [told.task, told.init, told.row, told.seed]).all(axis=None)
+        probabilities = own.filter(like="probability.").dropna(axis=1)
+        assert probabilities.shape[1] == 2 and probabilities.sum(axis=1).to_numpy() == pytest.approx(1)
+        assert (probabilities.idxmax(axis=1).str.removeprefix("probability.") == own.prediction).all()
+        assert own.id.is_unique
+        if told.task == "entailment":
+            assert {*own.label} == {"entailment", "not_entailment"}
+            assert (own.label == own.prediction).mean() == pytest.approx(told.accuracy)
+    none = Results(found.plan, found.ledger, replace(found.whole, runs=[]))
+    with pytest.raises(harness.UserError, match="no run of objectives_vs_init that counts .* has kept its answers"):
+        none.predictions()
 
 
 def test_rows_are_compared_by_the_noise_of_the_table(found: Results) -> None:

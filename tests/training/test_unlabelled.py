@@ -23,6 +23,7 @@ from harness.jobs.examples import examples_of
 from harness.jobs.perform import perform
 from harness.jobs.unlabelled import answered
 from harness.ledger import Ledger
+from harness.notebook.results import Results
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
@@ -170,6 +171,14 @@ def test_the_score_is_agreement_beside_the_true_metric(glue: Path, elsewhere: Pa
         assert record["metrics"]["accuracy"] == np.mean(kept["predictions"] == kept["labels"])
         assert 12 * record["selection"] == pytest.approx(round(12 * record["selection"]))  # of 12 that are held out
     table = table_of(plan, ledger)
+    told_of, hidden = Results(plan, ledger, table).predictions(), Ledger(tmp_path / "hidden", create=True)
+    assert {*told_of.label} == {*told_of.teacher} == {"0", "1"}
+    for name in {*told_of.run}:  # as of a dev split without labels
+        record, kept = ledger.read(name), ledger.predictions(name)
+        assert record is not None and kept is not None
+        hidden.write(name, record, {**kept, "labels": np.full_like(kept["labels"], -1)})
+    bare = Results(plan, hidden, table).predictions()
+    assert bare.label.isna().all() and bare.drop(columns="label").equals(told_of.drop(columns="label"))
     assert [column.metric for column in table.columns] == [AGREEMENT, "accuracy"]
     assert [entry.value for entry in table.teacher][0] == 1.0 and not table.untested
     (block,) = table.blocks
