@@ -111,6 +111,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
         teachers=results.teachers(plan),
         samples=results.samples(plan),
         searches=results.searches(plan),
+        distillations=results.distillations(plan),
         drawn_by_seed=results.drawn_by_seed(plan),
         tuned=bool(plan.teachers),
         protocol=recipe.protocol(plan),

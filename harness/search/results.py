@@ -15,7 +15,7 @@ from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan, declaration_of, distinct, runs_of, searches_of
 from harness.planning.space import chooses, spreads
-from harness.runs import JointTeacherRun, Run, RunId
+from harness.runs import CorpusDistillationRun, JointTeacherRun, Run, RunId
 from harness.runs.settings import LABELS, held_out_of
 from harness.runs.told import Record
 from harness.search.index import Index
@@ -187,6 +187,13 @@ def samples(plan: Plan) -> int:
 def searches(plan: Plan) -> int:
     """How many searches of settings the seeds of a cell have, one for all or one for each; 0 where none is searched."""
     return max((searches_of(cell) for cell in plan.cells if _chooses(cell)), default=0)
+
+
+def distillations(plan: Plan) -> int:
+    """1 where all seeds of a cell start from a student that was distilled once on the corpus, 0 where none does."""
+    several = (cell for cell in plan.cells if not cell.refused and cell.seeds > 1)
+    before = {run for cell in several for run in cell.after if run in plan.first}
+    return int(any(isinstance(plan.first[run].run, CorpusDistillationRun) for run in before))
 
 
 def shared_draws(plan: Plan) -> Iterator[str]:

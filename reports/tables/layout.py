@@ -142,7 +142,8 @@ def _shared(table: Table) -> str:
 def _drawn(table: Table) -> list[tuple[int, str]]:
     """How many there are, for all seeds, of what else is drawn, and what that is."""
     made = table.provenance
-    drawn = ((made.teachers, "teacher"), (made.samples, "training examples"), (made.searches, "search of settings"))
+    drawn = [(made.teachers, "teacher"), (made.samples, "training examples"), (made.searches, "search of settings")]
+    drawn += [(made.distillations, "distillation on the corpus")]
     return [(n, what) for n, what in drawn if n]
 
 
@@ -245,6 +246,7 @@ def _over(table: Table) -> str:
     drawn += f", each seed with its own {listed(own)}" if own else ""
     named = {"teacher": "this teacher" if table.provenance.teachers == 1 else "these teachers"}
     named["search of settings"] = "the settings found"
+    named["distillation on the corpus"] = "this distillation on the corpus"
     return drawn + (f", for {listed(named.get(what, f'these {what}') for what in one)} alone" if one else "")
 
 

@@ -22,8 +22,9 @@ class Provenance:
     teacher_scores: task -> metrics as fractions of each of the teacher's runs, by seed; teacher_progress: of another
     task how far these are, "1/3" or "failed". teachers: how many the seeds of a cell learn from, one for each or 1 for
     all; 0 where that is not to be told. samples: likewise, how many draws of a part of the training examples;
-    searches: how many searches of settings; drawn_by_seed: the tasks of which each seed has its own of any, drawn for
-    all rows alike. tuned: the teacher is fine-tuned on the tasks, so that its scores stand above the table. protocol is
+    searches: how many searches of settings; distillations: 1 where all seeds of a cell start from a student that was
+    distilled on the corpus once; drawn_by_seed: the tasks of which each seed has its own of any, drawn for all rows
+    alike. tuned: the teacher is fine-tuned on the tasks, so that its scores stand above the table. protocol is
     "held_out", "published" or "nested", or "" where nothing is trained: then there is no teacher, budget or recipe to
     tell of. budget and recipe are sentences; older_code says which cells other versions of the code made. Nothing here
     may hold a time, a date or a path: tables are compared byte for byte.
@@ -39,6 +40,7 @@ class Provenance:
     teachers: int = 0
     samples: int = 0
     searches: int = 0
+    distillations: int = 0
     drawn_by_seed: tuple[str, ...] = ()
     tuned: bool = True
     teacher_progress: Mapping[str, str] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from harness.planning.planned import Plan
 from harness.planning.recipe import recipes_before
 from harness.planning.request import Request
 from harness.runs import CorpusDistillationRun, MaskedTeacherRun
+from harness.search.results import distillations
 from tests.search.builders import of_kind
 
 STUDY = """
@@ -86,6 +87,14 @@ def without_effect(planned: Planned, *settings: str, **request: Any) -> None:
 @pytest.fixture(scope="module")
 def plain(planned: Planned) -> dict[str, str]:
     return general(planned())
+
+
+def test_several_seeds_share_one_distillation() -> None:
+    def of(objective: str, seeds: int) -> int:
+        asked = {"objectives": [objective], "students": ["cbow"], "seeds": seeds, "trials": 1}
+        return distillations(resolve(Request("objectives_vs_students", **asked)))
+
+    assert (of("sra", 2), of("sra", 1), of("vanilla_kd", 2)) == (1, 0, 0)
 
 
 def test_the_last_layer_is_part_of_what_compares_layers(planned: Planned, plain: dict[str, str]) -> None:

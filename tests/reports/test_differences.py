@@ -116,6 +116,9 @@ def test_notes_say_what_is_drawn_by_chance():
     each = render(table(cells, teachers=1, samples=2, searches=2), "markdown")
     assert "2 seeds, each with its own training examples and search of settings, one teacher." in each
     assert "each seed with its own training examples and search of settings, for this teacher alone)" in each
+    distilled = render(table(cells, teachers=1, samples=2, distillations=1), "markdown")
+    assert "its own training examples, one teacher, one distillation on the corpus." in distilled
+    assert "own training examples, for this teacher and this distillation on the corpus alone)" in distilled
     alone = render(table(single, teachers=1, samples=2), "markdown")
     assert "tells nothing of others, for this teacher and these training examples alone)" in alone
     assert "over dev examples alone, as one seed tells nothing of others)" in render(table(single), "markdown")
