@@ -169,7 +169,7 @@ def _repeated(cell: Cell, best: Mapping[str, Finished], contents: Mapping[str, s
     run = best[cell.task]
     asked = {task: content for task, content in contents.items() if best[task].run == run.run}
     again = Run.read({**run.made.specification(), "test": asked})
-    alone = replace(cell, space={}, trials=1, seeds=1, searched_by_seed=False)
+    alone = replace(cell, space={}, trials=1, seeds=1, searched_by_seed=False, lengthened=False)
     return replace(alone, run=again, starts=(), teachers=())
 
 

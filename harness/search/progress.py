@@ -232,8 +232,12 @@ def _part(record: Record, task: str) -> Record:
 
 
 def specify(cell: Cell, hyperparameters: Hyperparameters, seed: int, before: Sequence[Finished]) -> Run:
-    """One run of a cell. With a pruner, the curves it is compared with are part of what it is."""
-    changes: dict[str, Any] = {"seed": seed, "settings": Settings({**cell.run.settings, **hyperparameters})}
+    """One run of a cell. With a pruner, the curves it is compared with are part of what it is.
+
+    seed: counted from that of the cell's run, where it has one, as a cell has of a single run that is made again.
+    """
+    settings = Settings({**cell.run.settings, **hyperparameters})
+    changes: dict[str, Any] = {"seed": (cell.run.seed or 0) + seed, "settings": settings}
     if cell.lengthened:
         changes["settings"]["epochs"] *= 2
     if cell.teachers:

@@ -12,6 +12,7 @@ from typing import Any
 import optuna
 import pytest
 
+from harness.commands.submit import _repeated
 from harness.errors import UserError
 from harness.ledger import Ledger
 from harness.planning.plan import resolve
@@ -126,6 +127,21 @@ def test_a_trial_that_was_lost_is_made_again_and_what_came_after_it_counts_meanw
     assert left(one, found) == 1 and len(found.seeds) == 1
     serve(one, records)
     assert len(progress(one, {}, records.get).seeds) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "epochs"),
+    [({}, 1), ({"teachers": ("a", "b")}, 1), ({"space": {"epochs": [1, 2]}, "lengthened": True}, 4)],
+)
+def test_what_is_submitted_is_the_best_run_whichever_seed_made_it(changes: dict[str, Any], epochs: int) -> None:
+    one, records = searched(**{"space": GRID, "trials": 2, "seeds": 2, **changes}), dict[str, Any]()
+    ran = serve(one, records)
+    longest = max(ran, key=lambda run: (run.seed, run.settings["epochs"]))
+    records[longest.identity({})]["selection"] = 0.9
+    best = progress(one, {}, records.get).best
+    assert best is not None and best.made == longest and (longest.seed, longest.settings["epochs"]) == (1, epochs)
+    (again,) = progress(_repeated(one, {one.task: best}, {one.task: "x"}), {}, lambda run: None).missing
+    assert again == Run.read({**longest.specification(), "test": {one.task: "x"}})
 
 
 def test_a_search_of_which_every_trial_failed_has_no_seed_and_the_table_says_so(tmp_path: Path) -> None:
