@@ -12,7 +12,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from harness.reports.figures.drawing import new_figure, on_paper, plain
-from harness.reports.tables.layout import entry_text
+from harness.reports.tables.layout import entry_text, folded
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.shapes import Table
 
@@ -55,8 +55,11 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     values = [x["score"] for x in rows if x["score"] is not None]
     scale = Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1)
     columns = sum(map(len, inits.values()))
-    figure = new_figure((3.2 + 1.0 * columns + 0.4 * len(inits), 1.4 + 0.34 * len(labels)))
-    room = (figure.get_figwidth() - 2.0) / columns if on_paper() else math.inf  # inches of a field
+    beside = [folded(plain(label), 26) for label in labels.values()]
+    line = 0.34 * max(1.0, max(map(len, beside)) / 2)  # two lines of a label stand beside a field of the usual height
+    figure = new_figure((3.2 + 1.0 * columns + 0.4 * len(inits), 1.4 + line * len(labels)))
+    around = 0.75 + 0.055 * max(len(part) for parts in beside for part in parts)  # inches of labels and colour bar
+    room = (figure.get_figwidth() - around) / columns if on_paper() else math.inf  # of a field
     drawn = figure.subplots(1, len(inits), squeeze=False, sharey=True, width_ratios=[len(i) for i in inits.values()])
     for panel, student in zip(drawn[0], inits, strict=True):
         found = [[fields.get((student, init, name)) for init in inits[student]] for name in labels]
@@ -67,7 +70,7 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
         panel.set_xticks(
             [x + 0.5 for x in range(len(inits[student]))], [plain(i) for i in inits[student]], rotation=30, ha="right"
         )
-        panel.set_yticks([y + 0.5 for y in range(len(labels))], [plain(label) for label in labels.values()])
+        panel.set_yticks([y + 0.5 for y in range(len(labels))], list(map("\n".join, beside)))
         panel.set_title(_wrapped(plain(student), 15 * len(inits[student])), fontsize=10)
         for y, line in enumerate(found):
             for x, field in enumerate(line):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from harness.reports.figures.drawing import new_figure, on_paper, plain, side_by_side
+from harness.reports.tables.layout import folded
 
 GREY = "#80808080"  # of the lines behind: half of it shows on light and dark alike
 
@@ -39,10 +39,10 @@ def small_panels(
             panel.tick_params(labelleft=place % wide == 0)
             panel.tick_params(labelbottom=not sharex or len(titles) - wide <= place < len(titles))
             if place < len(titles):
-                wrapped = textwrap.wrap(plain(titles[place]), 20 if on_paper() else 28)
+                wrapped = folded(plain(titles[place]), 18 if on_paper() else 28)
                 panel.set_title("\n".join(wrapped), fontsize=8, loc="left")
             if place % wide == 0:
-                panel.set_ylabel(plain(name), fontsize=7)
+                panel.set_ylabel("\n".join(folded(plain(name), 14)) if on_paper() else plain(name), fontsize=7)
         made.append(drawn[: len(titles)])
     made[-1][(down - 1) * wide].set_xlabel(plain(across), fontsize=7)
     return figure, made

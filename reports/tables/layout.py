@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,16 @@ class Grid:
         """A column's label in lines: a matrix's narrow where words and underscores allow, as its numbers are."""
         lines = textwrap.wrap(label.replace("_", "_ "), 14, break_long_words=False) if self.matrix else []
         return [line.replace("_ ", "_") for line in lines] or [label]
+
+
+def folded(text: str, width: int) -> list[str]:
+    """The text in lines of at most so many characters, broken at spaces and behind signs, elsewhere where it must."""
+    lines = [""]
+    for part in re.split(r"(?<=[_:+/,;])(?=\w)|(?=\s)", text):
+        if lines[-1] and len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part if lines[-1] else part.lstrip()
+    return [line[i : i + width] for line in lines for i in range(0, max(len(line), 1), width)]
 
 
 def heading(student: str, init: str, improvement: bool = False) -> str:

@@ -218,9 +218,33 @@ def test_ticks_that_are_made_as_it_is_written_have_the_colour_of_the_page(name):
 
 
 def test_a_figure_that_a_column_has_no_room_for_says_so():
-    row = replace(ROWS[0], label="A label that is longer than a column of paper is wide, by far and without an end")
+    cells = [replace(cell(ROWS[0], "sst2", (60, 60)), student=f"student_{i}") for i in range(12)]
     with pytest.raises(UserError, match="does not fit into 3.3 inches"):
-        FIGURES["heatmap"].drawn(table([cell(row, "sst2", (60, 60))], replace(STUDY, rows=(row,))), WIDTHS["one"])
+        FIGURES["heatmap"].drawn(table(cells), WIDTHS["one"])
+
+
+@pytest.mark.parametrize("width", WIDTHS.values())
+def test_a_long_label_takes_lines_and_leaves_room_for_the_numbers_beside_it(width):
+    row = replace(ROWS[0], label="a_label_that_is_longer_than_a_column_of_paper_is_wide_by_far_and_without_an_end")
+    rows = (row, *ROWS[1:])
+    cells = [cell(each, "sst2", (60 + i, 62 + i), init) for i, each in enumerate(rows) for init in ("every", "random")]
+    made = table(cells, replace(STUDY, rows=rows))
+    for name in ("heatmap", "curves"):
+        figure = FIGURES[name].drawn(made, width)  # which raises where something is cut off
+        figure.draw_without_rendering()
+        panels = [panel for panel in figure.axes if panel.get_label() != "<colorbar>"]
+        for panel in panels:
+            places = [label.get_window_extent() for label in panel.get_yticklabels()]
+            assert name == "curves" or all(a.y0 >= b.y1 - 1 or b.y0 >= a.y1 - 1 for a, b in combinations(places, 2))
+            numbers = sorted((text.get_window_extent() for text in panel.texts), key=lambda box: (box.y0, box.x0))
+            assert all(a.x1 <= b.x0 for a, b in pairwise(numbers) if abs(a.y0 - b.y0) < 1)
+
+
+def test_a_name_on_the_vertical_axis_is_no_longer_than_its_panel_on_paper():
+    figure = FIGURES["curves"].drawn(table(mixed()), WIDTHS["one"])
+    figure.draw_without_rendering()
+    named = [panel for panel in figure.axes if panel.get_ylabel()]
+    assert all(p.yaxis.label.get_window_extent().height <= p.get_window_extent().height for p in named) and named
 
 
 def test_the_rows_of_every_figure_are_plain_numbers_and_text():
