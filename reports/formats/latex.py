@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from harness.reports.formats.arranged import grids
-from harness.reports.tables.layout import Cell, Grid, Group, entry_text
+from harness.reports.tables.layout import Cell, Grid, Group, entry_text, folded
 from harness.reports.tables.matrix import STAR
 from harness.reports.tables.shapes import Entry, Table
 
 HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it. An \input in the
-% preamble gives the macros alone, for text that comes before the table.
+% preamble gives the macros alone, for text that comes before the table. \ref{tab:...} takes the \label of each table.
 """
 # Standing alone, the file brings its own document; inside one, LaTeX has already let \@nodocument be \relax; in a
 # preamble it has let \documentclass be an error.
@@ -67,19 +68,41 @@ ESCAPES = {
     "‖": r"$\Vert$",
     "★": r"$\star$",
     "’": "'",
+    "‘": "`",
+    "“": "``",
+    "”": "''",
+    "→": r"$\to$",
+    "≈": r"$\approx$",
+    "²": "$^2$",
+    "³": "$^3$",
+    "µ": r"$\mu$",
     "…": r"\dots{}",
     "\u2060": "{}",  # the word joiner, put between hyphens that must not become a dash
 }
+GREEK = {
+    "SMALL": "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
+    "chi psi omega",
+    "CAPITAL": "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega",
+}
+ESCAPES |= {  # Unicode spells "lamda"
+    unicodedata.lookup(f"GREEK {case} LETTER {name.upper().replace('MB', 'M')}"): rf"$\{name}$"
+    for case, names in GREEK.items()
+    for name in names.split()
+}
 DIGITS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
-PAGE = 52  # lines of one table on a page
+# Estimates in points, for papers of 10 or 11 points: the room of a page, a line of captions and one of notes.
+PAGE, CAPTION, NOTE = 640.0, 13.6, 11.0
+LETTERS = 95  # of a line of these
+LABEL = 36  # letters of a line of a row's label
 WIDTH = 100  # characters of a line of a matrix, in the narrowest of texts
 
 
 def latex(table: Table) -> str:
     r"""Macros that give every value of the main table to the prose, then the tables with their notes."""
     parts = [HEAD, *_macros(table), BEGIN]
-    for grid in grids(table):
-        parts += _floats(grid)
+    for i, grid in enumerate(grids(table)):
+        named = " ".join((table.study, table.profile, table.kind, grid.title if i else ""))
+        parts += _floats(grid, "tab:" + "-".join(re.findall(r"[a-z\d]+", named.lower())))
     return "\n".join([*parts, r"\HarnessEnd", ""])
 
 
@@ -104,20 +127,40 @@ def _cell(cell: Cell) -> str:
     return text + (rf"\rlap{{{_mark(cell.mark)}}}" if cell.mark == STAR else _mark(cell.mark))  # digits stay aligned
 
 
+def _row_label(cell: Cell) -> str:
+    """In lines below each other where it is long."""
+    first, *rest = folded(cell.text, LABEL)
+    if not rest:
+        return _cell(cell)
+    lines = [escape(first), *(r"\quad " + escape(line) for line in rest)]
+    return rf"\begin{{tabular}}[t]{{@{{}}l@{{}}}}{(chr(92) * 2).join(lines)}{_mark(cell.mark)}\end{{tabular}}"
+
+
 def _mark(mark: str) -> str:
     return rf"\textsuperscript{{{escape(mark)}}}" if mark else ""
 
 
-def _pages(grid: Grid) -> list[list[Group]]:
-    """The groups, as many to a page as fit; one that is longer than a page is cut."""
-    pages: list[list[Group]] = [[]]
+def _pages(grid: Grid, most: int) -> list[list[Group]]:
+    """The groups on pages of so many lines, whole where they can be."""
+    pages: list[list[tuple[str, list[tuple[Cell, ...]]]]] = [[]]
+    used = 0
     for group in grid.groups:
-        for start in range(0, len(group.lines), PAGE):
-            piece = Group(group.heading, group.lines[start : start + PAGE])
-            if pages[-1] and sum(len(g.lines) for g in (*pages[-1], piece)) > PAGE:
-                pages.append([])
-            pages[-1].append(piece)
-    return pages
+        whole = 1 + sum(map(_deep, group.lines))
+        begun = used + whole > most >= whole
+        for i, line in enumerate(group.lines):
+            if used and (begun and not i or used + _deep(line) + (not i) > most):
+                pages, used = [*pages, []], 0
+            if not i or not pages[-1]:
+                pages[-1].append((group.heading, []))
+                used += 1
+            pages[-1][-1][1].append(line)
+            used += _deep(line)
+    return [[Group(heading, tuple(lines)) for heading, lines in page] for page in pages]
+
+
+def _deep(line: Sequence[Cell]) -> int:
+    """How many lines of print it takes."""
+    return len(folded(line[0].text, LABEL))
 
 
 def _parts(grid: Grid) -> list[list[int]]:
@@ -126,7 +169,7 @@ def _parts(grid: Grid) -> list[list[int]]:
     if not grid.matrix or not every:
         return [every]
     lines = [line for group in grid.groups for line in group.lines]
-    labels = max((len(line[0].text) for line in lines), default=0)
+    labels = max((len(part) for line in lines for part in folded(line[0].text, LABEL)), default=0)
     names = (grid.folded(label) + shown for label, *shown in grid.header)
     wide = [2 + max(map(len, [*n, *(line[1 + i].text for line in lines)])) for i, n in enumerate(names)]
     number = min(len(every), math.ceil(sum(wide) / max(WIDTH - labels, max(wide))))
@@ -134,35 +177,52 @@ def _parts(grid: Grid) -> list[list[int]]:
     return [every[start : start + size] for start in range(0, len(every), size)]
 
 
-def _floats(grid: Grid) -> list[str]:
-    """The grid's tabulars, as many to a float as fit on a page."""
-    floats: list[list[tuple[list[int], list[Group]]]] = []
-    lines = 0
-    for groups in _pages(grid):
-        for columns in _parts(grid):
-            more = sum(len(group.lines) for group in groups)
-            if not floats or lines + more > PAGE:
-                floats, lines = [*floats, []], 0
-            floats[-1].append((columns, groups))
-            lines += more
-    return [_float(grid, made, first=i == 0, last=i == len(floats) - 1) for i, made in enumerate(floats)]
+def _floats(grid: Grid, label: str) -> list[str]:
+    """The grid's tabulars, then its notes, as many to a float as fit on a page."""
+    parts = _parts(grid)
+    small = len(grid.header) <= 5 and len(parts) == 1
+    line = 13.5 if small else 10.5
+    head = line * (2 + max((len(grid.folded(name) + shown) for name, *shown in grid.header), default=0))
+    caption = f"{grid.title}. {grid.caption}"
+    start = 20 + CAPTION * math.ceil(len(caption) / LETTERS)
+    floats: list[tuple[list[str], list[str]]] = [([], [])]
+    used = start
+
+    def put(kind: int, text: str, high: float) -> None:
+        nonlocal used
+        if used + high > PAGE and any(floats[-1]):
+            floats.append(([], []))
+            used = 20 + CAPTION
+        floats[-1][kind].append(text)
+        used += high
+
+    for groups in _pages(grid, max(int((PAGE - start - head) / line), 2)):
+        high = head + line * sum(1 + sum(map(_deep, group.lines)) for group in groups)
+        for columns in parts if groups else ():
+            put(0, _tabular(grid, columns, groups), high)
+    for mark, sentence in grid.notes:
+        text = _mark(mark) + (r"\," if mark else "") + rf"{escape(sentence)}\par"
+        put(1, text, NOTE * math.ceil(len(sentence) / LETTERS))
+    size = r"\small" if small else r"\scriptsize"
+    made = []
+    for i, (drawn, notes) in enumerate(floats):
+        captions = f"{caption}" if not i else f"{grid.title}, continued."
+        named = rf"\caption{{{escape(captions)}}}" + (rf"\label{{{label}}}" if not i else "")
+        made.append(_float(named, size, drawn, notes))
+    return made
 
 
-def _float(grid: Grid, tabulars: list[tuple[list[int], list[Group]]], first: bool, last: bool) -> str:
-    caption = f"{grid.title}. {grid.caption}" if first else f"{grid.title}, continued."
-    small = len(grid.header) <= 5 and len(_parts(grid)) == 1
-    notes = [_mark(mark) + (r"\," if mark else "") + rf"{escape(sentence)}\par" for mark, sentence in grid.notes]
+def _float(caption: str, size: str, tabulars: Sequence[str], notes: Sequence[str]) -> str:
     below = [r"\par\medskip\begin{minipage}{\textwidth}\footnotesize\raggedright", *notes, r"\end{minipage}"]
-    drawn = [_tabular(grid, columns, groups) for columns, groups in tabulars if groups]
     return "\n".join(
         [
             r"\begin{table*}[tp]",
             r"\centering\setlength{\belowcaptionskip}{6pt}",
-            rf"\caption{{{escape(caption)}}}",
-            (r"\small" if small else r"\scriptsize") + r"\setlength{\tabcolsep}{3pt}\renewcommand{\arraystretch}{1.1}",
-            *drawn[:1],
-            *(line for each in drawn[1:] for line in (r"\par\medskip", each)),
-            *(below if last and notes else []),
+            caption,
+            size + r"\setlength{\tabcolsep}{3pt}\renewcommand{\arraystretch}{1.1}",
+            *tabulars[:1],
+            *(line for each in tabulars[1:] for line in (r"\par\medskip", each)),
+            *(below if notes else []),
             r"\end{table*}",
         ]
     )
@@ -185,7 +245,8 @@ def _tabular(grid: Grid, columns: list[int], groups: list[Group]) -> str:
             body.append(rf"\multicolumn{{{1 + len(columns)}}}{{@{{}}l}}{{\textit{{{escape(group.heading)}}}}} \\")
         indent = r"\quad " if group.heading else ""
         for line in group.lines:
-            body.append(indent + " & ".join(map(_cell, (line[0], *(line[1 + i] for i in columns)))) + r" \\")
+            cells = [_row_label(line[0]), *(_cell(line[1 + i]) for i in columns)]
+            body.append(indent + " & ".join(cells) + r" \\")
     return "\n".join(
         [
             rf"\sbox0{{\begin{{tabular}}{{@{{}}{sides}@{{}}}}",
@@ -224,5 +285,8 @@ def _macros(table: Table) -> list[str]:
 
 
 def _letters(name: str) -> str:
-    spelled = re.sub(r"\d", lambda digit: f" {DIGITS[int(digit[0])]} ", name)
+    """Its letters and digits in letters, each word with a capital; others than a to z by what Unicode calls them."""
+    plain = (c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    named = "".join(c if c.isascii() else f" {unicodedata.name(c, '').rpartition(' ')[2].lower()} " for c in plain)
+    spelled = re.sub(r"\d", lambda digit: f" {DIGITS[int(digit[0])]} ", named)
     return "".join(part[0].upper() + part[1:] for part in re.findall("[A-Za-z]+", spelled))

@@ -194,6 +194,7 @@ def test_an_unknown_format_names_the_known_ones():
         ("--flag ---", "-{}-flag -{}-{}-"),
         ("é 漢 ﬁ", "é U+6F22 fi"),
         ("[1] *", "{[}1{]} {*}"),
+        ("λ Ω µ → x²", r"$\lambda$ $\Omega$ $\mu$ $\to$ x$^2$"),
         ("a\nb\x00", "a bU+0000"),
     ],
 )
@@ -214,6 +215,14 @@ def test_macros_of_names_with_the_same_letters_stay_apart():
     twins = [cell(Row(name, name, name), "sst2", (k, k)) for name, k in (("a_b", 60), ("a+b", 70))]
     text = render(table(twins), "latex")
     assert text.count(r"\ResultToyQuickTransformerEveryABSstTwo}") == text.count(r"EveryABSstTwoX}") == 1
+
+
+def test_macros_of_names_in_other_letters_are_named_by_what_they_are():
+    """So that the same name means the same row, whichever rows the table has."""
+    greek = [cell(Row(name, name, name), "sst2", (k, k)) for name, k in (("loss_α", 60), ("loss_β", 70))]
+    alone, both = (render(table(cells), "latex") for cells in (greek[1:], greek))
+    value = r"\providecommand{\ResultToyQuickTransformerEveryLossBetaSstTwo}{70.0 $\pm$ 0.0}"
+    assert value in alone and value in both
 
 
 def sized():
@@ -314,7 +323,60 @@ def test_a_wide_latex_table_is_made_to_fit(tmp_path, monkeypatch):
 def test_a_long_latex_table_goes_on_to_the_next_page(tmp_path):
     rows = [Row(f"row{i:03}", "x", f"Row {i}") for i in range(120)]
     text = render(table([cell(row, "sst2", (60, 60)) for row in rows]), "latex")
-    assert text.count(r"\begin{tabular}") == 4 and text.count("continued.") == 3  # the teacher's line, then 52, 52, 16
+    assert text.count(r"\begin{tabular}") == 4 and text.count("continued.") == 3
+    assert re.findall(r"Row \d+", text) == [f"Row {i}" for i in range(120)]
+
+
+PAPERS = {
+    "one column": r"\documentclass{article}\usepackage[textwidth=5.5in,textheight=9in]{geometry}",
+    "two columns": r"\documentclass[11pt,a4paper,twocolumn]{article}\usepackage[margin=2.5cm]{geometry}",
+}
+
+
+@pdflatex
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=PAPERS)
+def test_what_a_page_has_no_room_for_goes_on_to_the_next(paper, tmp_path):
+    """Lines of a table and notes alike: LaTeX lets a float that is too high run off the page."""
+    rows = [Row(f"row{i:03}", "x", f"Row {i}") for i in range(45)]
+    notes = tuple(f"note {i}: " + "what somebody who reads this table has to know of it, " * 5 for i in range(25))
+    text = render(table([cell(row, "sst2", (60, 60)) for row in rows], notes=notes), "latex")
+    (tmp_path / "table.tex").write_text(text, encoding="utf-8")
+    (tmp_path / "paper.tex").write_text(
+        rf"{paper}\usepackage{{booktabs,graphicx}}\begin{{document}}Before.\input{{table}}\end{{document}}",
+        encoding="utf-8",
+    )
+    said = compiled(tmp_path, "paper")
+    assert b"Float too large" not in said and b"Overfull" not in said
+    assert all(f"note {i}:" in text for i in range(25))
+
+
+@pdflatex
+def test_a_row_with_a_long_name_leaves_the_numbers_legible(tmp_path):
+    row = Row("long", "x", "a_name_of_an_objective_" * 6, mark="a mark")
+    text = render(table([cell(row, task, (60, 60)) for task in ("sst2", "rte")]), "latex")
+    assert text.count(r"\resizebox") == 1
+    (tmp_path / "table.tex").write_text(text.replace(r"\resizebox", r"\toowide"), encoding="utf-8")  # an error, if used
+    (tmp_path / "paper.tex").write_text(
+        rf"{PAPERS['one column']}\usepackage{{booktabs,graphicx}}\begin{{document}}\input{{table}}\end{{document}}",
+        encoding="utf-8",
+    )
+    compiled(tmp_path, "paper")
+
+
+@pdflatex
+def test_a_paper_may_refer_to_each_table(tmp_path):
+    text = render(with_published(table(mixed()), STUDY), "latex")
+    labels = re.findall(r"\\label\{(.*?)\}", text)
+    assert len(labels) == len(set(labels)) == 2 and labels[0] == "tab:toy-quick"
+    (tmp_path / "table.tex").write_text(text, encoding="utf-8")
+    (tmp_path / "paper.tex").write_text(
+        r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}\input{table}"
+        + ", ".join(rf"\ref{{{label}}}" for label in labels)
+        + r"\end{document}",
+        encoding="utf-8",
+    )
+    compiled(tmp_path, "paper")
+    assert b"undefined" not in compiled(tmp_path, "paper")
 
 
 def test_markdown_leaves_hostile_text_without_effect():
