@@ -73,8 +73,7 @@ ESCAPES = {
     "”": "''",
     "→": r"$\to$",
     "≈": r"$\approx$",
-    "²": "$^2$",
-    "³": "$^3$",
+    "⁄": "/",  # of ½
     "µ": r"$\mu$",
     "…": r"\dots{}",
     "\u2060": "{}",  # the word joiner, put between hyphens that must not become a dash
@@ -117,8 +116,12 @@ def _letter(character: str) -> str:
     latin = "À" <= character <= "ÿ" and character.isalpha() and character not in "ÐðÞþ"
     if character.isprintable() and (character.isascii() or latin):
         return character
-    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
-    return "".join(ESCAPES.get(c, c) for c in plain if c.isprintable()) or f"U+{ord(character):04X}"
+    parts = [c for c in unicodedata.normalize("NFKD", character) if not unicodedata.combining(c)]
+    if parts == [character] or not all(c in ESCAPES or (c.isascii() and c.isprintable()) for c in parts):
+        return f"U+{ord(character):04X}"
+    plain, kind = "".join(ESCAPES.get(c, c) for c in parts), unicodedata.decomposition(character).partition(" ")[0]
+    around = {"<super>": r"\textsuperscript{%s}", "<sub>": r"\textsubscript{%s}", "<fraction>": r"\,%s"}
+    return around.get(kind, "%s") % plain  # 10³ is not 103, nor 1½ 11/2
 
 
 def _cell(cell: Cell) -> str:

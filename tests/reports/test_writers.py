@@ -194,7 +194,8 @@ def test_an_unknown_format_names_the_known_ones():
         ("--flag ---", "-{}-flag -{}-{}-"),
         ("é 漢 ﬁ", "é U+6F22 fi"),
         ("[1] *", "{[}1{]} {*}"),
-        ("λ Ω µ → x²", r"$\lambda$ $\Omega$ $\mu$ $\to$ x$^2$"),
+        ("λ Ω µ →", r"$\lambda$ $\Omega$ $\mu$ $\to$"),
+        ("1½ x² 10⁻³ h₁", r"1\,1/2 x\textsuperscript{2} 10\textsuperscript{$-$}\textsuperscript{3} h\textsubscript{1}"),
         ("a\nb\x00", "a bU+0000"),
     ],
 )
