@@ -77,7 +77,7 @@ def build(
         columns=tuple(columns),
         teacher=_teacher(columns, provenance, cells) if provenance.protocol and provenance.tuned else (),
         blocks=blocks,
-        provenance=provenance if any(found) or not against else _in_vain(provenance, reference, rows),
+        provenance=provenance if any(found) or not against else _in_vain(provenance, reference, rows, grid),
         marks=marks,
         reasons=tuple(reasons),
         untested=tuple(dict.fromkeys(untested)),
@@ -178,10 +178,14 @@ def _reference(asked: str, study: Study, rows: Mapping[str, TableRow]) -> str:
     return named.get(asked or study.relative_to, "")
 
 
-def _in_vain(provenance: Provenance, reference: str, rows: Mapping[str, TableRow]) -> Provenance:
-    """With what is said where somebody asks for differences and there are none."""
+def _in_vain(
+    provenance: Provenance, reference: str, rows: Mapping[str, TableRow], grid: Iterable[Key]
+) -> Provenance:
+    """With what is said where somebody asks for differences and there are none. grid: what the table has."""
     if reference == BEST:
         said = "the best: in no column two that compete are finished and can be tested"
+    elif reference not in {key[2] for key in grid}:
+        said = f"{rows[reference].label}, which is no row of this table"
     else:
         said = f"{rows[reference].label}: in no column both it and another are finished and can be tested"
     return replace(provenance, notes=(*provenance.notes, f"No row is compared with {said}."))

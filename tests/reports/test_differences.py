@@ -66,6 +66,11 @@ def test_who_asks_for_differences_that_nothing_is_finished_for_is_told(asked, na
     assert "No row is compared" not in render(against(asked, [*cells[1:], cell(VANILLA, "sst2", (50, 52))]), "markdown")
 
 
+def test_a_reference_that_the_table_leaves_out_is_told_as_such():
+    made = against("vanilla_kd", [cell(HID, "sst2", (60, 62))])
+    assert "No row is compared with Vanilla KD, which is no row of this table." in render(made, "markdown")
+
+
 def test_the_studys_own_reference_is_the_default_and_none_has_no_grid():
     assert "Differences" not in render(table(mixed()), "markdown")
     study = replace(STUDY, relative_to="vanilla_kd")
