@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 from harness.contracts import Published, Study, TableRow
 from harness.errors import UserError
@@ -139,9 +140,12 @@ def _remarks(table: Table, published: Published, columns: Sequence[Column], test
             + ("; no other is compared." if made else ", of which this table has no cell.")
         )
     if table.provenance.protocol in OWN:
+        ours = f"Ours were chosen {OWN[table.provenance.protocol]} (protocol {table.provenance.protocol})"
+        shipped = not any(Path(file).is_absolute() for file in published.files)
         remarks.append(
-            f"Ours were chosen {OWN[table.provenance.protocol]} (protocol {table.provenance.protocol}), the published "
-            "ones on dev, as with --set protocol=published."
+            f"{ours}, the published ones on dev, as with --set protocol=published."
+            if shipped
+            else f"{ours}; how the published ones were is not known here."
         )
     if tested:
         some = "; ours too where a note says so, otherwise of dev" if table.submitted else ", ours of dev"

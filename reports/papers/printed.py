@@ -101,6 +101,12 @@ def _own(path: Path) -> list[dict[str, str]]:
             raise UserError(f"published table {path}, line {order} of numbers: not {counted(len(columns), 'column')}")
         if line["value"] and not _NUMBER.fullmatch(line["value"]):
             raise UserError(f"published table {path}, line {order} of numbers: {line['value']!r} is no number")
+    ours = {printed: name for name, printed in METRICS.items()}
+    scores = [number(x["value"]) for x in found if x["value"] and is_score(ours.get(x["metric"], x["metric"]))]
+    if any(scores) and all(abs(score) <= 1 for score in scores):
+        raise UserError(
+            f"published table {path} has no score above 1: they stand beside ours x 100, so write 81.2 for 0.812"
+        )
     for line in found:
         sign, name = DELTA * line["metric"].startswith(DELTA), line["metric"].removeprefix(DELTA)
         line["metric"] = sign + METRICS.get(name, name) if name else sign  # it may be called as tables here call it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from harness.errors import UserError
 from harness.reports.papers.printed import printed_metric, read
 from harness.reports.tables.shapes import Column
 from tests.conftest import Harness
+from tests.reports.synthetic import STUDY as MADE
+from tests.reports.synthetic import compared
 
 ROWS = (Row("labels_only", "labels_only", "Labels only", published="Labels"),)
 HEAD = "row,task,metric,value"
@@ -50,6 +53,7 @@ def test_a_metric_may_be_called_as_tables_here_call_it(tmp_path: Path) -> None:
         (f"{HEAD}\nLabels,SST-2,acc,81.5\nLabels,CoLA,mcc,fifty\n", "line 2 of numbers: 'fifty' is no number"),
         (f"{HEAD}\nLabels,SST-2,acc\n", "line 1 of numbers: not 4 columns"),
         (f"{HEAD}\nLabels,SST-2,acc,81.5,x\n", "line 1 of numbers: not 4 columns"),
+        (f"{HEAD}\nLabels,SST-2,acc,0.815\nLabels,CoLA,matthews,0\n", "no score above 1: they stand beside ours x 100"),
         (f"{HEAD}\nLabel,SST-2,acc,81.5\n", "'Labels': did you mean Label?"),
         ("", "has no column row"),
         (None, "mine.csv cannot be read"),
@@ -62,6 +66,19 @@ def test_what_is_no_table_is_told(text: str | None, told: str, tmp_path: Path) -
     with pytest.raises(UserError) as refused:
         read(Published((str(path),), "mine"), ROWS)
     assert told in str(refused.value)
+
+
+def test_a_table_of_quantities_below_one_is_one(tmp_path: Path) -> None:
+    (path := tmp_path / "mine.csv").write_text(f"{HEAD}\nLabels,,megabytes,0.5\n", encoding="utf-8")
+    assert [line["value"] for line in read(Published((str(path),), "mine"), ROWS)] == ["0.5"]
+
+
+def test_nothing_is_claimed_of_how_its_numbers_were_chosen(tmp_path: Path) -> None:
+    (path := tmp_path / "mine.csv").write_text(f"{HEAD}\nVanilla KD,SST-2,acc,81.5\n", encoding="utf-8")
+    rows = (replace(MADE.rows[0], published="Vanilla KD"), *(replace(row, published="") for row in MADE.rows[1:]))
+    said = compared(study=replace(MADE, rows=rows, published=Published((str(path),), "mine"))).remarks
+    assert any("Ours were chosen" in remark for remark in said) and not any("on dev" in remark for remark in said)
+    assert any("the published ones on dev" in remark for remark in compared().remarks)
 
 
 def test_it_is_refused_before_anything_is_trained(forked: Harness, tmp_path: Path) -> None:
