@@ -56,8 +56,8 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     scale = Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1)
     columns = sum(map(len, inits.values()))
     beside = [folded(plain(label), 26) for label in labels.values()]
-    line = 0.34 * max(1.0, max(map(len, beside)) / 2)  # two lines of a label stand beside a field of the usual height
-    figure = new_figure((3.2 + 1.0 * columns + 0.4 * len(inits), 1.4 + line * len(labels)))
+    high = 0.34 * max(1.0, max(map(len, beside)) / 2)  # two lines of a label stand beside a field of the usual height
+    figure = new_figure((3.2 + 1.0 * columns + 0.4 * len(inits), 1.4 + high * len(labels)))
     around = 0.75 + 0.055 * max(len(part) for parts in beside for part in parts)  # inches of labels and colour bar
     room = (figure.get_figwidth() - around) / columns if on_paper() else math.inf  # of a field
     drawn = figure.subplots(1, len(inits), squeeze=False, sharey=True, width_ratios=[len(i) for i in inits.values()])
@@ -79,8 +79,8 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
                 number = text if room > 0.62 else text.partition(" ±")[0] if room > 0.27 else ""
                 colour = "white" if dark else "black"
                 panel.text(x + 0.5, y + 0.5, number, ha="center", va="center", fontsize=8, color=colour)
-    high = int(9 * figure.get_figheight())  # characters that go beside the panels
-    label = map(plain, textwrap.wrap(f"{rows[0]['column']} × 100", high, break_long_words=False))
+    most = int(9 * figure.get_figheight())  # characters that go beside the panels
+    label = map(plain, textwrap.wrap(f"{rows[0]['column']} × 100", most, break_long_words=False))
     figure.colorbar(image, ax=list(drawn[0]), label="\n".join(label))
     return figure
 
