@@ -126,7 +126,7 @@ def _add_report(commands: Any) -> None:
         "--against",
         default="",
         metavar="ROW",
-        help="add each row's difference to this row, or to the best (default: the study's own reference row)",
+        help="add each row's difference to this row, to the best or to none (default: the study's own reference row)",
     )
     report.add_argument(
         "--with",

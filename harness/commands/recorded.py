@@ -77,7 +77,12 @@ def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell
         raise UserError(f"there is no cell or run {asked!r} in {where}: {meant}; --out names another folder")
     if len(matches) > 1:
         raise UserError(f"{asked!r} is the start of {len(matches)} ids: {near(asked, matches)}; give more of it")
-    return matches[0], cells, plans
+    (which,) = matches
+    if len({cell.searched_by_seed for _, cell in planned if cell.id == which}) > 1:
+        how = {True: "a search for each seed", False: "one search for all seeds"}
+        taken = cells[which][1].searched_by_seed
+        say(f"cell {which} was planned with {how[taken]}, which is taken here, and with {how[not taken]}")
+    return which, cells, plans
 
 
 @uncollected()

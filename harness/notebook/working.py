@@ -134,9 +134,9 @@ def load_results(
     of several profiles of a study quick is taken.
 
     columns: "parameters", "megabytes" and "speed" stand in the table too; speed is measured here, once, with torch.
-    layout: "lines" or "matrix", where it is to be another than the study's. against: the row that others
-    are compared with, or "best", as of `harness report --against`. choosing: as `run` takes them, the arguments that
-    the results were made with (set, seeds, trials, teacher, corpus) and those that choose from them (tasks, objectives,
+    layout: "lines" or "matrix", where it is to be another than the study's. against: the row that others are compared
+    with, "best" or "none", as of `harness report --against`. choosing: as `run` takes them, the arguments that the
+    results were made with (set, seeds, trials, teacher, corpus) and those that choose from them (tasks, objectives,
     students, inits).
 
     harness.load_results("results", "objectives_vs_init", set={"epochs": 2}).compare("att_kl", "vanilla_kd")

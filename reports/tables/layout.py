@@ -14,7 +14,7 @@ from harness.reports.tables.quantities import COUNTED, is_score, scaled, written
 from harness.reports.tables.ranking import commonest, key_of
 from harness.reports.tables.shapes import Column, Entry, Interval, Line, Table
 
-BEST = "best"  # in place of a row that others are compared with
+BEST, NONE = "best", "none"  # in place of a row that others are compared with
 
 
 @dataclass(frozen=True)

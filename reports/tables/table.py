@@ -15,7 +15,7 @@ from harness.contracts import CellResult, Study, TableRow, Task
 from harness.errors import check_known, unknown
 from harness.reports.statistics.summaries import mean_std
 from harness.reports.tables.improvement import by_seed, improvements, less_finished
-from harness.reports.tables.layout import BEST
+from harness.reports.tables.layout import BEST, NONE
 from harness.reports.tables.quantities import RELATIVE, is_score
 from harness.reports.tables.ranking import collapsed, left_free, standings, tests, to_reference
 from harness.reports.tables.shapes import Block, Column, Entry, Key, Line, Place, Provenance, Table, Tested
@@ -43,7 +43,8 @@ def build(
     its initialisation alone with the student's other rows where these have only one. Differences of two rows follow in
     a block of their own. score(task, predictions, labels) gives the value of task.metric. Per-example predictions come
     from each run's record["predictions"], a callable returning (ids, predictions, labels), each (N,), or None.
-    against: the name or the label of the row that others are compared with, or "best"; `relative_to` where not given.
+    against: the name or the label of the row that others are compared with, "best" or "none"; `relative_to` where not
+    given.
     Raises UserError for an unknown layout or row, and where a row improves on, or is shown relative to, one undeclared.
     """
     check_known("layout", study.layout, LAYOUTS)
@@ -77,7 +78,7 @@ def build(
         columns=tuple(columns),
         teacher=_teacher(columns, provenance, cells) if provenance.protocol and provenance.tuned else (),
         blocks=blocks,
-        provenance=provenance if any(found) or not against else _in_vain(provenance, reference, rows, grid),
+        provenance=provenance if any(found) or against in ("", NONE) else _in_vain(provenance, reference, rows, grid),
         marks=marks,
         reasons=tuple(reasons),
         untested=tuple(dict.fromkeys(untested)),
@@ -171,8 +172,8 @@ def _detectable(tested: Mapping[int, Tested], ranked: Iterable[Key]) -> dict[int
 def _reference(asked: str, study: Study, rows: Mapping[str, TableRow]) -> str:
     """The name of the row that others are compared with, "" where the table has none."""
     named = {**{row.label: name for name, row in rows.items()}, **{name: name for name in rows}}
-    if asked == BEST:
-        return BEST
+    if asked in (BEST, NONE):
+        return asked if asked == BEST else ""
     if asked and asked not in named:
         raise unknown("row to compare with", asked, rows)
     return named.get(asked or study.relative_to, "")

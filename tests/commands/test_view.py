@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +147,20 @@ def test_a_run_of_two_searches_counts_once_and_a_cell_of_two_rows_names_both(cal
     assert "cells: 3 of 3 complete" in told and "runs: 2 done, 0 failed, 0 left" in told
     shown = call("show", "c", "--out", tmp_path).stdout
     assert "cell c: one, transformer, init every, task sst2; and three, transformer, init every" in shown
+
+
+def test_a_cell_that_was_planned_with_either_kind_of_search_says_which_is_shown(call: Harness, tmp_path: Path) -> None:
+    cell = builders.cell(name="c", space={"learning_rate": [0.1, 0.2]}, trials=2, seeds=2)
+    Ledger(tmp_path, create=True)
+    write_plan(tmp_path, builders.plan([cell]))
+    alone = call("show", "c", "--out", tmp_path)
+    assert "still to run: 3\n" in alone.stdout and not alone.stderr
+    other = results.PLAN.parent.parent / "other" / results.PLAN.name
+    write_plan(tmp_path, builders.plan([replace(cell, searched_by_seed=True)]), other)
+    both = call("show", "c", "--out", tmp_path)
+    assert "still to run: 4\n" in both.stdout
+    told = "cell c was planned with a search for each seed, which is taken here, and with one search for all seeds"
+    assert told in both.stderr
 
 
 THIRD = {"space": {"learning_rate": [0.1, 0.2]}, "trials": 2, "row": "three"}

@@ -73,6 +73,10 @@ def test_a_reference_that_the_table_leaves_out_is_told_as_such():
 
 def test_the_studys_own_reference_is_the_default_and_none_has_no_grid():
     assert "Differences" not in render(table(mixed()), "markdown")
+    own = replace(STUDY, relative_to="vanilla_kd")
+    assert "Differences to Vanilla KD" in render(against("", study=own), "markdown")
+    for form in ("markdown", "latex", "html", "json", "csv"):
+        assert render(against("none", study=own), form) == render(table(mixed()), form)
     study = replace(STUDY, relative_to="vanilla_kd")
     assert render(against("", study=study), "markdown") == render(against("vanilla_kd"), "markdown")
     assert "## Differences to Vanilla KD" in render(against("", study=study), "markdown")
