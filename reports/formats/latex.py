@@ -209,8 +209,9 @@ def _floats(grid: Grid, label: str) -> list[str]:
     size = r"\small" if small else r"\scriptsize"
     made = []
     for i, (drawn, notes) in enumerate(floats):
-        captions = f"{caption}" if not i else f"{grid.title}, continued."
-        named = rf"\caption{{{escape(captions)}}}" + (rf"\label{{{label}}}" if not i else "")
+        captions = caption if not i else f"{grid.title}, continued."
+        again = r"\addtocounter{table}{-1}" if i else ""  # it keeps its number
+        named = again + rf"\caption{{{escape(captions)}}}" + (rf"\label{{{label}}}" if not i else "")
         made.append(_float(named, size, drawn, notes))
     return made
 

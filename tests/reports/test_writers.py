@@ -343,11 +343,13 @@ def test_what_a_page_has_no_room_for_goes_on_to_the_next(paper, tmp_path):
     text = render(table([cell(row, "sst2", (60, 60)) for row in rows], notes=notes), "latex")
     (tmp_path / "table.tex").write_text(text, encoding="utf-8")
     (tmp_path / "paper.tex").write_text(
-        rf"{paper}\usepackage{{booktabs,graphicx}}\begin{{document}}Before.\input{{table}}\end{{document}}",
+        rf"{paper}\usepackage{{booktabs,graphicx}}\begin{{document}}Before.\input{{table}}"
+        r"\typeout{tables: \the\value{table}}\end{document}",
         encoding="utf-8",
     )
     said = compiled(tmp_path, "paper")
-    assert b"Float too large" not in said and b"Overfull" not in said
+    assert b"Float too large" not in said and b"Overfull" not in said and b"tables: 1\n" in said
+    assert "continued." in text
     assert all(f"note {i}:" in text for i in range(25))
 
 
