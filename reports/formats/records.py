@@ -12,8 +12,9 @@ from harness.reports.tables.quantities import number, scaled
 from harness.reports.tables.shapes import Column, Entry, Pair, Place, Table
 
 RECORD = (
-    *("study", "profile", "student", "init", "row", "objective", "task", "metric", "value", "std", "n", "wanted"),
-    *("status", "progress", "best", "tied", "collapsed", "reason", "mark", "cell", "test"),
+    *("study", "profile", "teacher", "student", "init", "row", "objective", "task", "metric"),
+    *("value", "std", "n", "wanted", "status", "progress", "best", "tied", "collapsed"),
+    *("reason", "mark", "cell", "test"),
     *("published", "published_std", "difference", "published_source"),
     *("against", "against_difference", "against_low", "against_high", "p", "p_holm"),
     *("best_difference", "best_low", "best_high", "p_best"),
@@ -48,6 +49,7 @@ def records(table: Table) -> list[dict[str, Any]]:
         return {
             "study": table.study,
             "profile": table.profile,
+            "teacher": table.provenance.teacher,
             **where,
             "task": column.about,
             "metric": told_metric(column, entry.signed),
@@ -102,8 +104,8 @@ def matrix_records(table: Table, made: Sequence[Matrix]) -> list[dict[str, Any]]
             lines.append((row[0].row.label, row[0].row.objective, found, _pairs(row, found, matrix.column, printed)))
         for label, objective, found, pairs in lines:
             metric = told_metric(matrix.column, any(entry.signed for entry in found.values()))
-            record = {"study": table.study, "profile": table.profile, "task": matrix.column.about, "metric": metric}
-            record |= {"row": label, "objective": objective}
+            record = {"study": table.study, "profile": table.profile, "teacher": table.provenance.teacher}
+            record |= {"task": matrix.column.about, "metric": metric, "row": label, "objective": objective}
             for place in dict.fromkeys(places):
                 told = _told(found.get(place, Entry("absent")), matrix.column.metric)
                 told |= _beside(pairs.get(place)) if table.comparison else {}

@@ -103,6 +103,7 @@ def test_a_csv_has_numbers_where_there_are_any_and_says_which_are_best():
         *(row.label for row in (*ROWS, GAIN)),
     ]
     assert (rows[0]["own"], rows[1]["own"], rows[6]["metric"]) == ("95.0", "50.0", "delta_accuracy")
+    assert {row["teacher"] for row in rows} == {"embedded"}
     told = {name: rows[2][name] for name in ("task", "metric", "transformer every", "transformer every std", "best")}
     assert told == {
         **{"task": "sst2", "metric": "accuracy", "transformer every": "61.0", "transformer every std": "1.414214"},

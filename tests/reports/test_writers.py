@@ -155,7 +155,7 @@ def test_json_has_one_order_of_keys():
 
 def test_csv_has_one_line_per_entry_with_the_published_number_beside():
     lines = list(csv.DictReader(io.StringIO(render(with_published(table(mixed()), STUDY), "csv"))))
-    assert len(lines) == 3 * (1 + 8)
+    assert len(lines) == 3 * (1 + 8) and {line["teacher"] for line in lines} == {"embedded"}
     (one,) = [x for x in lines if (x["row"], x["init"], x["task"]) == ("Hid-Seq", "every", "sst2")]
     assert {k: one[k] for k in ("value", "std", "n", "wanted", "status", "tied", "published", "difference")} == {
         "value": "85.0", "std": "1.414214", "n": "2", "wanted": "2", "status": "complete", "tied": "True",
