@@ -43,8 +43,7 @@ def build(
     its initialisation alone with the student's other rows where these have only one. Differences of two rows follow in
     a block of their own. score(task, predictions, labels) gives the value of task.metric. Per-example predictions come
     from each run's record["predictions"], a callable returning (ids, predictions, labels), each (N,), or None.
-    against: the name or the label of the row that others are compared with, "best" or "none"; `relative_to` where not
-    given.
+    against: name or label of the row that others are compared with, "best" or "none"; `relative_to` where not given.
     Raises UserError for an unknown layout or row, and where a row improves on, or is shown relative to, one undeclared.
     """
     check_known("layout", study.layout, LAYOUTS)
