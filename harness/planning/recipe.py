@@ -135,6 +135,14 @@ def varied(found: Sequence[tuple[Where, Any]]) -> str:
             return ", ".join(f"{number(value)} ({keys})" for value, keys in told.items())
     if named := _decided([((where["student"], where["task"]), value) for where, value in found]):
         return ", ".join(f"{number(value)} ({_on_tasks(named, value)})" for value in named)
+    for axis in ("task", "student", "row"):  # what has several values of its own, beside what has others
+        alike: dict[str, list[str]] = {}
+        for key in dict.fromkeys(where[axis] for where, _ in found):
+            own = {value for where, value in found if where[axis] == key}
+            some = " or ".join(number(value) for value in dict.fromkeys(v for _, v in found) if value in own)
+            alike.setdefault(some, []).append(key or "no student")
+        if len(alike) > 1:
+            return ", ".join(f"{values} ({', '.join(keys)})" for values, keys in alike.items())
     return " or ".join(map(number, dict.fromkeys(value for _, value in found)))
 
 

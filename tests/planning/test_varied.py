@@ -27,7 +27,13 @@ def test_what_decides_a_setting_is_told(found: dict[tuple[str, str], int], told:
     assert varied([({"task": t, "student": s, "row": "r"}, value) for (s, t), value in found.items()]) == told
 
 
-def test_what_neither_decides_is_told_by_its_values_alone() -> None:
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ([("r", 1), ("r", 2), ("s", 2)], "1 or 2 (r), 2 (s)"),
+        ([("r", 10), ("r", 9), ("s", 9), ("s", 10)], "10 or 9"),
+    ],
+)
+def test_what_has_several_values_is_told_with_them(found: list[tuple[str, int]], told: str) -> None:
     where = {"task": "x", "student": "a"}
-    found = [({**where, "row": row}, value) for row, value in (("r", 1), ("r", 2), ("s", 2))]
-    assert varied(found) == "1 or 2"
+    assert varied([({**where, "row": row}, value) for row, value in found]) == told
