@@ -14,7 +14,7 @@ import harness
 from harness import reports
 from harness.commands.export import work
 from harness.commands.figures import figure_of
-from harness.commands.recorded import tasks_of
+from harness.commands.recorded import say_damage, tasks_of
 from harness.commands.telling import say
 from harness.contracts import Task
 from harness.errors import UserError, check_known, check_text, listed
@@ -100,7 +100,8 @@ class Results:
 
         id numbers the dev examples. label and prediction are names of classes, or scores; label is missing where there
         is none. Where students were trained without labels, teacher is what theirs answers. Of classes there is a
-        column "probability.NAME" each, of what is ranked "score".
+        column "probability.NAME" each, of what is ranked "score". Answers that are damaged are left out, and a line on
+        stderr says so.
 
         Raises UserError where no run has kept its answers, as of a study that only measures.
 
@@ -114,6 +115,7 @@ class Results:
             if "predictions" in found:
                 about = {name: run[name] for name in ("task", "student", "init", "row", "seed", "run")}
                 made.append(pandas.DataFrame(about | _answered(tasks[run["task"]], found)))
+        say_damage(self.ledger)
         if not made:
             raise UserError(f"no run of {self.plan.study} that counts for the table has kept its answers")
         return pandas.concat(made, ignore_index=True)
@@ -199,9 +201,8 @@ def _answered(task: Task, kept: Mapping[str, np.ndarray]) -> dict[str, Any]:
         sides["label"] = np.array([*task.bins, np.nan])[kept["labels"]]
     elif task.labels:
         sides = {side: np.array([*task.labels, None], dtype=object)[classes] for side, classes in sides.items()}
-    probabilities = kept["probabilities"].T if "probabilities" in kept else ()  # (C, N)
-    of_class = zip(task.bins or task.labels, probabilities, strict=False)
-    graded = {f"probability.{name}": of_one for name, of_one in of_class}
+    of_class = zip(task.bins or task.labels, kept["probabilities"].T, strict=True) if "probabilities" in kept else ()
+    graded = {f"probability.{name}": of_one for name, of_one in of_class}  # (N,) each
     return {"id": kept["ids"], **sides, **graded, **({"score": kept["scores"]} if "scores" in kept else {})}
 
 

@@ -135,8 +135,8 @@ def _row_label(cell: Cell) -> str:
     first, *rest = folded(cell.text, LABEL)
     if not rest:
         return _cell(cell)
-    lines = [escape(first), *(r"\quad " + escape(line) for line in rest)]
-    return rf"\begin{{tabular}}[t]{{@{{}}l@{{}}}}{(chr(92) * 2).join(lines)}{_mark(cell.mark)}\end{{tabular}}"
+    lines = r" \\ ".join([escape(first), *(r"\quad " + escape(line) for line in rest)])
+    return rf"\begin{{tabular}}[t]{{@{{}}l@{{}}}}{lines}{_mark(cell.mark)}\end{{tabular}}"
 
 
 def _mark(mark: str) -> str:

@@ -113,7 +113,7 @@ def test_a_frame_of_runs_is_what_the_table_is_made_of(found: Results, out: Path)
     assert wide.loc["transformer", "last", "att_kl"]["entailment", "mean"] == pytest.approx(one.accuracy.mean())
 
 
-def test_what_each_run_answered(found: Results) -> None:
+def test_what_each_run_answered(found: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answered, runs = found.predictions(), found.to_pandas().query("chosen")
     assert {*answered.run} == {*runs.run} and {*answered.label} == {*answered.prediction} | {*answered.label}
     for run, own in answered.groupby("run"):
@@ -126,6 +126,11 @@ def test_what_each_run_answered(found: Results) -> None:
         if told.task == "entailment":
             assert {*own.label} == {"entailment", "not_entailment"}
             assert (own.label == own.prediction).mean() == pytest.approx(told.accuracy)
+    copied = Path(shutil.copytree(found.ledger.out, tmp_path / "copied"))
+    (copied / "ledger" / told.run / "predictions.safetensors").write_bytes(b"damaged")
+    left = harness.load_results(copied).predictions()
+    assert {*answered.run} - {*left.run} == {told.run}
+    assert f"the predictions of run {told.run} are" in capsys.readouterr().err
     none = Results(found.plan, found.ledger, replace(found.whole, runs=[]))
     with pytest.raises(harness.UserError, match="no run of objectives_vs_init that counts .* has kept its answers"):
         none.predictions()
