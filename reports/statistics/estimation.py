@@ -1,7 +1,7 @@
 """The noise of a column's means, learned from the scores and answers of its runs.
 
 A row's mean over S seeds has the variance s^2 / S by these, and S is 2 to 5. So s^2 is learned from all rows together,
-by empirical Bayes without a shape assumed: s is one of POINTS values, how many rows have which is estimated by maximum
+by empirical Bayes without a shape assumed: s is one of P values, how many rows have which is estimated by maximum
 likelihood (Kiefer and Wolfowitz, Annals of Mathematical Statistics 27, 1956) from the other rows and IGNORANCE more,
 which are spread evenly over log s and rule nothing out. For a row alone that is Jeffreys' prior, of which Student's t
 follows; with many rows alike it is nearly a known s.
@@ -13,6 +13,7 @@ a draw moves rows together that are alike, and apart that are not, so that pairs
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -20,10 +21,11 @@ from functools import reduce
 import numpy as np
 
 from harness.reports.statistics import mixtures
-from harness.reports.statistics.mixtures import POINTS
 from harness.reports.statistics.noise import Drawn, Noise
 
 SMALLEST, LARGEST = 3e-4, 1.0  # standard deviations over seeds, as fractions: from nothing that is printed to all
+POINTS = 21  # between these, where rows have up to eight seeds
+FINER = 7.55  # points to the root of S - 1, where more seeds tell s better: p-values are right to 0.002
 IGNORANCE = 2.0
 ROUNDS = 100  # of expectation and maximisation
 
@@ -69,10 +71,11 @@ def of_moments(
     """The noise of means, of each the sample variance over its seeds; own: what of `examples` these contain, (k,)."""
     found, freedom = np.asarray(sampled), np.asarray(counts) - 1
     several = freedom > 0
-    weights = np.full((len(found), POINTS), 1 / POINTS)
+    possible = grid(int(counts.max()))
+    weights = np.full((len(found), len(possible)), 1 / len(possible))
     weights[several] = posterior(found[several], freedom[several])
     # No mean varies less by its seeds than by what these do to single examples, which N examples tell.
-    seeds = np.where(several[:, None], np.maximum(grid() / np.asarray(counts)[:, None], own[:, None]), 0.0)
+    seeds = np.where(several[:, None], np.maximum(possible / np.asarray(counts)[:, None], own[:, None]), 0.0)
     pooled = float(np.average(found[several], weights=freedom[several])) if several.any() else np.nan
     count = float(np.mean(np.asarray(counts)[several])) if several.any() else 1.0
     return Noise(np.asarray(values), examples, *mixtures.merged(seeds, weights), size, pooled, count, 1 / size**2)
@@ -85,7 +88,7 @@ def of_pairs(drawn: Drawn, examples: np.ndarray, size: int) -> Noise:
     a, b = np.triu_indices(len(scores), 1)
     sampled = (scores[a] - scores[b]).var(1, ddof=1)
     weights = posterior(sampled[:, None], np.array([seeds - 1]))[:, 0]  # each alone
-    variances = np.maximum(grid() / seeds, (own[a, a] + own[b, b] - 2 * own[a, b])[:, None])
+    variances = np.maximum(grid(seeds) / seeds, (own[a, a] + own[b, b] - 2 * own[a, b])[:, None])
     variances[~several[a] & ~several[b]] = 0.0
     both = several[a] & several[b]
     spread = sampled[both].mean() / 2 if both.any() else scores[several].var(1, ddof=1).mean()
@@ -93,28 +96,28 @@ def of_pairs(drawn: Drawn, examples: np.ndarray, size: int) -> Noise:
     return Noise(scores.mean(1), examples, *made, size, float(spread), seeds, 1 / size**2, paired=True, drawn=drawn)
 
 
-def grid() -> np.ndarray:
-    """(POINTS,) the variances over seeds that a row may have."""
-    return np.geomspace(SMALLEST, LARGEST, POINTS) ** 2
+def grid(seeds: float) -> np.ndarray:
+    """(P,) the variances over seeds that a row may have, where the rows have up to so many."""
+    return np.geomspace(SMALLEST, LARGEST, max(POINTS, 1 + math.ceil(FINER * math.sqrt(seeds - 1)))) ** 2
 
 
 def posterior(sampled: np.ndarray, freedom: np.ndarray) -> np.ndarray:
-    """(..., k, POINTS) how probable each variance of the grid is for each row, of sample variances (..., k) of columns.
+    """(..., k, P) how probable each variance of the grid is for each row, of sample variances (..., k) of columns.
 
     freedom: (k,). After ROUNDS of expectation and maximisation over all rows, a row's prior is the mean of what the
     others, and IGNORANCE more, are then: no row is a witness for itself.
     """
-    variances, half = grid(), freedom[:, None] / 2
+    variances, half = grid(1 + freedom.max(initial=0)), freedom[:, None] / 2
     logarithm = -half * (sampled[..., None] / variances + np.log(variances))
     likelihood = np.exp(logarithm - logarithm.max(-1, keepdims=True)) if sampled.size else logarithm
-    share = np.full(POINTS, 1 / POINTS)
+    share = np.full(len(variances), 1 / len(variances))
     for _ in range(ROUNDS):
         joint = likelihood * share
         each = joint / joint.sum(-1, keepdims=True)
-        share = (each.sum(-2, keepdims=True) + IGNORANCE / POINTS) / (sampled.shape[-1] + IGNORANCE)
+        share = (each.sum(-2, keepdims=True) + IGNORANCE / len(variances)) / (sampled.shape[-1] + IGNORANCE)
     joint = likelihood * share
     each = joint / joint.sum(-1, keepdims=True)
-    joint = likelihood * (each.sum(-2, keepdims=True) - each + IGNORANCE / POINTS)
+    joint = likelihood * (each.sum(-2, keepdims=True) - each + IGNORANCE / len(variances))
     return joint / joint.sum(-1, keepdims=True)
 
 
@@ -138,7 +141,8 @@ def averaged(parts: Sequence[Noise]) -> Noise:
 
 
 def _sum(one: Noise, other: Noise) -> Noise:
-    seeds, weights = mixtures.fewer(*mixtures.sums(one.seeds, one.weights, other.seeds, other.weights))
+    points = max(one.seeds.shape[1], other.seeds.shape[1])
+    seeds, weights = mixtures.fewer(*mixtures.sums(one.seeds, one.weights, other.seeds, other.weights), points)
     return replace(
         one,
         values=one.values + other.values,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import ndtr
 
-POINTS = 21  # variances of a mixture that is kept
 NEAR, FAR = 1e-6, 8.0  # between these lies every difference of scores that is asked for
 TURNS = 14  # of halving their ratio, the last two by a line
 PORTION = 256  # pairs that are compared at once
@@ -53,24 +52,24 @@ def sums(
     return variances.reshape(shape), shares.reshape(shape)
 
 
-def fewer(variances: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of n rows of variances and their weights POINTS of the same mean each."""
+def fewer(variances: np.ndarray, weights: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of n rows of variances and their weights so many points of the same mean each."""
     k = len(variances)
-    kept, shares = np.zeros((k, POINTS)), np.zeros((k, POINTS))
+    kept, shares = np.zeros((k, points)), np.zeros((k, points))
     for row in range(k):
         low, high = variances[row].min(), variances[row].max()
-        edges = np.geomspace(low, high, POINTS + 1)[1:-1] if low > 0 and high > low else np.full(POINTS - 1, high)
+        edges = np.geomspace(low, high, points + 1)[1:-1] if low > 0 and high > low else np.full(points - 1, high)
         group = np.searchsorted(edges, variances[row])
-        shares[row] = np.bincount(group, weights[row], POINTS)
-        total = np.bincount(group, weights[row] * variances[row], POINTS)
-        kept[row] = np.divide(total, shares[row], out=np.zeros(POINTS), where=shares[row] > 0)
+        shares[row] = np.bincount(group, weights[row], points)
+        total = np.bincount(group, weights[row] * variances[row], points)
+        kept[row] = np.divide(total, shares[row], out=np.zeros(points), where=shares[row] > 0)
     return kept, shares
 
 
 def merged(variances: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Variances in order and their weights, with what is the same variance as one: pairs have fewer to be asked of."""
     weights = weights.copy()
-    for at in range(1, POINTS):
+    for at in range(1, variances.shape[1]):
         same = variances[:, at] == variances[:, at - 1]
         weights[same, at] += weights[same, at - 1]
         weights[same, at - 1] = 0.0

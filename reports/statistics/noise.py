@@ -19,9 +19,9 @@ from harness.reports.statistics import LEVEL, mixtures
 class Noise:
     """k means of a column, and what they are uncertain by. All are fractions.
 
-    values: (k,). examples: (k, k), their covariance over draws of the dev examples. seeds, weights: (k, POINTS) each,
+    values: (k,). examples: (k, k), their covariance over draws of the dev examples. seeds, weights: (k, P) each,
     the variances that other seeds may give a mean, and how probable each is; where paired of the difference of each
-    pair, (k (k - 1) / 2, POINTS) in the order of np.triu_indices. size: the number of dev examples, of the
+    pair, (k (k - 1) / 2, P) in the order of np.triu_indices. size: the number of dev examples, of the
     smallest task in an average. spread: the variance over seeds of a mean of one seed, over all rows alike, nan where
     no row has several. count: how many seeds rows of several have, in the mean (in an average so that spread / count is
     the variance of a mean); 1 where there are none. least: no variance of a difference over draws of the examples is
@@ -145,7 +145,8 @@ class Noise:
         if self.paired:
             return self
         a, b = np.triu_indices(len(self.values), 1)
-        seeds, weights = mixtures.fewer(*mixtures.sums(self.seeds[a], self.weights[a], self.seeds[b], self.weights[b]))
+        summed = mixtures.sums(self.seeds[a], self.weights[a], self.seeds[b], self.weights[b])
+        seeds, weights = mixtures.fewer(*summed, self.seeds.shape[1])
         return replace(self, seeds=seeds, weights=weights, paired=True)
 
 

@@ -78,12 +78,12 @@ def _by_drawing(expected: Expected, seeds: float) -> float:
         quantiles = 2 * gammaincinv((seeds - 1) / 2, (np.arange(TABLES) + 0.5) / TABLES)
         sampled = (2 * expected.spread * quantiles / (seeds - 1))[:, None]
         of_pairs = posterior(sampled, np.array([seeds - 1]))[:, 0]
-        deviations = np.sqrt(expected.shared + grid() / seeds)
+        deviations = np.sqrt(expected.shared + grid(seeds) / seeds)
         needed = mixtures.reach(LEVEL / 2, np.broadcast_to(deviations, of_pairs.shape), of_pairs)
     else:
         two = _drawn(expected.spread, min(expected.rows, MOST_ROWS), seeds)[:, :2].reshape(2 * TABLES, -1)
         examples = np.eye(len(two)) * expected.shared / 2
-        variances = np.broadcast_to(grid() / seeds, two.shape)
+        variances = np.broadcast_to(grid(seeds) / seeds, two.shape)
         drawn = Noise(np.zeros(len(two)), examples, variances, two, 0, expected.spread, seeds)
         first = np.arange(0, len(two), 2)
         needed = drawn.reach(LEVEL / 2, first, first + 1)
@@ -94,6 +94,6 @@ def _by_drawing(expected: Expected, seeds: float) -> float:
 
 @lru_cache(maxsize=64)  # tasks of one assumption share it
 def _drawn(spread: float, rows: int, seeds: float) -> np.ndarray:
-    """(TABLES, rows, POINTS) what the test learns of the variances of the rows of each table."""
+    """(TABLES, rows, P) what the test learns of the variances of the rows of each table."""
     sampled = np.random.default_rng(0).chisquare(seeds - 1, (TABLES, rows)) * spread / (seeds - 1)
     return posterior(sampled, np.full(rows, seeds - 1))

@@ -96,6 +96,20 @@ def test_rows_that_share_what_a_seed_draws_are_compared_by_the_paired_t_test():
     assert (both.seeds * both.weights).sum(1) == pytest.approx(means)
 
 
+@pytest.mark.parametrize("seeds", [5, 8, 9, 20, 50, 100])
+@pytest.mark.parametrize("paired", [True, False])
+def test_many_seeds_are_told_by_as_fine_a_grid(paired: bool, seeds: int):
+    """Wherever the spread lies in the grid, a row is compared with a constant as by the t-test."""
+    rng = np.random.default_rng(8)
+    for sd in np.geomspace(0.01, 0.02, 5):
+        drawn = rng.normal(size=seeds)
+        drawn = sd * (drawn - drawn.mean()) / drawn.std(ddof=1)
+        scores = [0.7 + 2.2 / np.sqrt(seeds) * sd + drawn, np.full(1 if not paired else seeds, 0.7)]
+        found = of_runs(scores, [np.zeros((len(row), 10**4)) for row in scores], paired)
+        expected = stats.ttest_1samp(scores[0], 0.7).pvalue
+        assert found.p_value(np.array([0]), np.array([1]))[0] == pytest.approx(expected, abs=0.003)
+
+
 def test_a_row_of_one_seed_leaves_the_others_of_a_column_compared_by_theirs():
     rng = np.random.default_rng(6)
     right = [(rng.random((5, 300)) + 0.1 * rng.normal(size=(5, 1)) < 0.7).astype(float) for _ in range(3)]
