@@ -88,7 +88,7 @@ def _trouble(declared: Hyperparameter) -> str:
     bounds = [bound for bound in (low, high, *(search or ())) if bound is not None]
     if isinstance(default, (bool, str)):
         return f"its default {default!r} is no number, so it has no low, high or search" if bounds else ""
-    if wrong := [bound for bound in bounds if not _number(bound)]:
+    if wrong := [bound for bound in bounds if isinstance(bound, bool) or not isinstance(bound, (int, float))]:
         return f"its bounds low, high and search must be numbers, not {wrong[0]!r}"
     if not math.isfinite(default):
         return f"its default must be a finite number, not {default}"
@@ -102,10 +102,6 @@ def _trouble(declared: Hyperparameter) -> str:
     if search and declared.log and search[0] <= 0:
         return f"search {search} on a logarithmic scale (log=True) must begin above 0"
     return ""
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def without_labels(who: str, given: Any, declared: Mapping[str, Hyperparameter]) -> dict[str, object]:
@@ -196,7 +192,7 @@ def study(declared: Study, file: str) -> None:
         if not words(who, f"metrics of {task}", [shown] if isinstance(shown, str) else shown):
             raise UserError(f"{who}: metrics of {task} is empty")
     for called, profile in declared.profiles.items():
-        name("profile", called, f"{who}")
+        name("profile", called, who)
         _profile(f"{who}: profile {called}", profile)
         plain = [row.name for row in declared.rows if not (row.checkpoint or row.improves or row.baseline)]
         words(f"{who}: profile {called}", "row_settings", profile.row_settings, among=plain)
