@@ -49,7 +49,7 @@ FILES = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "cs
 class Done:
     """What `harness run` leaves: the plan, its table, what was trained, in words, and the table's folder and files.
 
-    text, failed: the table as it is printed, and the ids of its cells that failed.
+    text, failed: the table as it is printed, and the ids of its cells that failed. table: makes the table, or has it.
     """
 
     plan: Plan
@@ -59,11 +59,7 @@ class Done:
     files: Sequence[Path]
     text: str
     failed: Sequence[str]
-    made: Callable[[], reports.Table]
-
-    @functools.cached_property
-    def table(self) -> reports.Table:
-        return self.made()
+    table: Callable[[], reports.Table]
 
 
 def run(options: Namespace) -> int:
@@ -111,9 +107,9 @@ def work(options: Namespace) -> Done:
         done = _reported(plan, ledger, ended, options, filed.folder_of(out, plan), code)
     if options.columns:  # after the lock, which timing takes: nothing else works here meanwhile
         with _told():
-            table = columns.added(plan, ledger, done.table, options.columns)
+            table = columns.added(plan, ledger, done.table(), options.columns)
             _write_reports(plan, table, done.folder)
-            done = replace(done, made=lambda: table, text=reports.render(table, "terminal"))
+            done = replace(done, table=lambda: table, text=reports.render(table, "terminal"))
     return done
 
 
@@ -139,7 +135,7 @@ def _reported(
         if not (options.columns or ledger.damaged):
             kept.keep(said, files, of_report(plan, "terminal", options.layout))
     for sentence in () if options.refresh else said["older"]:
-        say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
+        say(_refreshed(sentence, "--refresh"))
     trained, failed = ended
     told = f"{counted(trained, 'run')} trained{f', {failed} failed' if failed else ''}"
     return Done(plan, ledger, told, folder, files, said["text"], said["failed"], made)
@@ -200,11 +196,10 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         lines += [f"budget: {budget(worked_out)}", f"protocol: {how}", f"recipe: {recipe(worked_out)}"]
         lines += shared_draws(worked_out)
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
-    refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
     lines += [
         *families(worked_out),
         *recipes_before(worked_out),
-        *refresh,
+        *(_refreshed(sentence, "harness run --refresh") for sentence in older),
         *(f"note: {notice}" for notice in (*worked_out.notices, *worked_out.unseen)),
     ]
     lines += sight(worked_out, replays, ledger)
@@ -239,6 +234,11 @@ def _as_set(name: str) -> str:
 
 
 # ---------------------------------------------------------------- shared
+
+
+def _refreshed(older: str, by: str) -> str:
+    """A sentence of `older_code`, with what makes these runs anew."""
+    return f"{older}; {by} makes {'them' if 'were' in older else 'it'} anew"
 
 
 def _slow(plan: Plan) -> list[str]:

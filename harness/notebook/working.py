@@ -58,7 +58,7 @@ def run(study: Any, **arguments: Any) -> Results:
         say("stopped; finished runs are kept, and the same call goes on from here")
         raise
     commands.status_of(done)
-    return Results(done.plan, done.ledger, done.table)
+    return Results(done.plan, done.ledger, done.table())
 
 
 @dataclass(frozen=True, repr=False)
