@@ -65,12 +65,12 @@ def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: 
 
 
 def _eval_results(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> Iterator[tuple[str, bytes]]:
-    """(file, content) of a cell; nothing where its data are not the hub's."""
+    """(file, content) of a cell; nothing where its data are not the hub's, or its number is no score."""
     import yaml
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     dataset, config = on_hub(plan, task)
-    if not dataset:
+    if not dataset or cell.metric not in ALL:  # what is counted, timed or compared with a teacher is no score of these
         return
     mean, spread = _mean(cell, cell.metric)
     notes = f"{cell.metric} on dev x 100, {_row(cell)}, mean of {len(cell.seeds)} seeds"

@@ -144,6 +144,19 @@ def test_eval_results_are_those_of_the_hubs_data_sets(call: Harness, tmp_path: P
         assert entry.notes and "accuracy on dev" in entry.notes
 
 
+def test_how_often_a_student_answers_as_its_teacher_is_no_result_of_the_hubs_data(
+    call: Harness, tmp_path: Path
+) -> None:
+    ledger = results.finished(tmp_path / "out")
+    first, *others = results.plan().cells
+    for cell in results.plan().cells:
+        results.record(ledger, replace(cell.run, seed=0), 0.5, metrics={"accuracy": 0.5, "agreement": 0.875})
+    cells = [replace(first, metric="agreement"), *others]
+    results.write_plan(ledger.out, replace(results.plan(), source="hub", cells=cells))
+    done(call(*REPORT, "--out", ledger.out, "--format", "eval_results", "--to", tmp_path / "to"))
+    assert [file.stem for file in (tmp_path / "to").iterdir()] == [cell.id for cell in others]
+
+
 @pytest.mark.parametrize("own", [False, True])
 def test_a_split_is_named_as_the_hub_does_only_where_it_is_known(own: bool, call: Harness, tmp_path: Path) -> None:
     """Of data of one's own dev is what there was, such as test."""
