@@ -119,11 +119,11 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger, places: Iterable[tuple[st
         which = f"seed {seed}, " * cell.searched_by_seed + f"trial {order}"
         tell(f"  {which}: run {trial.run}, {tried}, {what}{mark}")
     for one in found.seeds:
-        what = (
-            f"failed: {one.record['error']}"
-            if one.score is None
-            else f"dev {one.record['metrics'][cell.metric]:.4f}, epoch {one.record['best']['epoch']}"
-        )
+        if one.score is None:
+            what = f"failed: {one.record['error']}"
+        else:
+            epoch = (one.record.get("best") or {}).get("epoch")  # a teacher that answers as it is has none
+            what = f"dev {one.record['metrics'][cell.metric]:.4f}{'' if epoch is None else f', epoch {epoch}'}"
         tell(f"  seed {one.made.seed}: run {one.run}, {what}")
     if found.missing:
         tell(f"  still to run: {left_of(cell, found)}")

@@ -16,6 +16,7 @@ from harness.search.results import replayed
 from tests.commands import results
 from tests.commands.results import write_plan
 from tests.conftest import Harness
+from tests.results import done
 from tests.search import builders
 
 
@@ -40,6 +41,13 @@ def test_what_is_left_counts_seeds_that_wait_for_the_search_and_a_pruned_trial_i
         left.append(shown.partition("still to run: ")[2].strip())
     assert left == ["3", "2", "1", ""], shown
     assert "selection 0.5000 <- best" in shown and "selection 0.7500, stopped early" in shown
+
+
+def test_a_model_that_answers_as_it_is_has_no_epoch(call: Harness, tmp_path: Path) -> None:
+    plan, ledger = builders.plan([builders.cell()]), Ledger(tmp_path, create=True)
+    write_plan(tmp_path, plan)
+    recorded(ledger, plan, 0.5, best={})
+    assert done(call("show", "c", "--out", tmp_path)).stdout.rstrip().endswith(", dev 0.5000")
 
 
 @pytest.mark.parametrize(
