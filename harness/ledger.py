@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,23 +106,18 @@ class Ledger:
 
     def stamp(self, run: str) -> Stamp | None:
         """When a run's record was written and its size, without reading it; None where there is none."""
-        try:
-            status = os.stat(self._path(run))
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_size
+        status = self._status(run)
+        return (status.st_mtime_ns, status.st_size) if status else None
 
     def file_stamps(self, run: str) -> list[tuple[int, ...]]:
         """Of its record and its predictions: inode, size and times, which whoever replaces or edits a file changes."""
-        found: list[tuple[int, ...]] = []
-        for name in ("record.json", "predictions.safetensors"):
-            try:
-                status = os.stat(self._path(run, name))
-            except OSError:
-                found.append(())
-            else:
-                found.append((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
-        return found
+        found = self._status(run), self._status(run, "predictions.safetensors")
+        return [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) if s else () for s in found]
+
+    def _status(self, run: str, name: str = "record.json") -> os.stat_result | None:
+        with suppress(OSError):
+            return os.stat(self._path(run, name))
+        return None
 
     def known(self) -> Iterator[tuple[str, Stamp, Record]]:
         """(run, stamp of its file, record) of every whole record read or written so far."""
@@ -142,15 +137,19 @@ class Ledger:
             atomic_write(self.folder(run) / "predictions.safetensors", whole)
             record["predictions_sha256"] = hashlib.sha256(whole).hexdigest()
         atomic_write(self.folder(run) / "record.json", sealed({**record, "run": run}))
-        for part in self.folder(run).glob(".*.tmp"):  # of a driver that was killed while it wrote
-            remove(part)
-        if record["status"] == "finished":  # one that failed, at a limit of time perhaps, goes on from it
-            for checkpoint in self.folder(run).glob("checkpoint*.pt"):  # one that was set aside, too
-                checkpoint.unlink(missing_ok=True)
+        self.remove_leftovers(run, record)
         self.damaged.pop(run, None)
         self._records[run] = record
         if stamp := self.stamp(run):
             self._stamps[run] = stamp
+
+    def remove_leftovers(self, run: str, record: Record) -> None:
+        """Remove what killed processes left beside a record, and the checkpoints of a run that is finished."""
+        names = [".*.tmp"]
+        if record["status"] == "finished":  # one that failed, at a limit of time perhaps, goes on from its checkpoint
+            names.append("checkpoint*.pt")  # one that was set aside, too
+        for left in (path for name in names for path in self.folder(run).glob(name)):
+            remove(left)
 
     def forget(self, run: str) -> None:
         """Read a run's record anew when it is asked for: somebody else has written or removed it."""

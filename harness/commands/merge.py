@@ -132,10 +132,7 @@ class Union:
         if self.target.whole(run) is None:  # it was being written there, or one of the disks fails
             say(f"run {run} of {source.out} changed while it was copied: it is left out, give the command again")
             return False
-        # Of a merge that was killed; of a run that was interrupted here, which goes on once a failure is tried again.
-        for name in (".*.tmp", *(["checkpoint*.pt"] if record["status"] == "finished" else [])):
-            for left in self.target.folder(run).glob(name):
-                remove(left)
+        self.target.remove_leftovers(run, record)
         return True
 
     def _bring_weights(self, source: Ledger, run: RunId) -> None:
