@@ -251,7 +251,7 @@ class Ledger:
         """What `note_running` wrote last. Of a driver that is gone unless `lock` is held."""
         try:
             found = json.loads((self.out / _RUNNING).read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # the second of a machine that went down while it was written
             return {}
         return {run: (since, name) for run, (since, name) in found.items()}
 

@@ -149,6 +149,13 @@ def test_what_an_earlier_session_left_is_told_of_where_it_cannot_go(tmp_path: Pa
         assert not (tmp_path / "cache" / KNOWN).exists(), "the files may have changed since their checksums were noted"
 
 
+def test_what_a_machine_that_went_down_left_of_what_goes_on_is_nothing(tmp_path: Path) -> None:
+    """It need not be durable, so a file of no bytes may have its name."""
+    ledger = Ledger(tmp_path, create=True)
+    (tmp_path / ".running.json").touch()
+    assert ledger.running() == {}
+
+
 def test_damaged_predictions_are_ignored_and_named(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, create=True)
     ledger.write("run", {"status": "finished"}, {"ids": np.arange(4)})
