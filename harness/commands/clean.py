@@ -76,7 +76,7 @@ class Holdings:
     def __init__(self, plan: Plan, ledger: Ledger):
         self.plan, self.cells, self.open = plan, {}, list[Cell]()
         for cell, found in zip(plan.cells, replayed(plan, ledger), strict=True):
-            runs = [one.run for one in (*found.trials, *found.seeds)]
+            runs = [one.run for one in found.runs]
             self.cells[cell.id] = [*dict.fromkeys(runs), *(run.identity(plan.defaults) for run in found.missing)]
             self.open += [cell] if found.missing else []
         self.all = {run for runs in self.cells.values() for run in runs} | set(plan.first)

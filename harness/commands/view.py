@@ -127,8 +127,7 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger, places: Iterable[tuple[st
         tell(f"  seed {one.made.seed}: run {one.run}, {what}")
     if found.missing:
         tell(f"  still to run: {left_of(cell, found)}")
-    own = (done.run for done in (*found.trials, *found.seeds))
-    _tell_tracebacks([*own, *waited_for(plan.first, cell.after)], ledger)
+    _tell_tracebacks([*(one.run for one in found.runs), *waited_for(plan.first, cell.after)], ledger)
 
 
 def _tell_tracebacks(runs: Iterable[str], ledger: Ledger) -> None:

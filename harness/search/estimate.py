@@ -36,7 +36,7 @@ def estimate(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledg
     if not any(weight.values()):
         return f"time: nothing for runs of cells{before}" if before else "time: nothing is missing"
     made = {run.run: (run, cell) for found, cell in zip(replays, plan.cells, strict=True)
-            for run in (*found.trials, *found.seeds) if run.score is not None}  # fmt: skip
+            for run in found.runs if run.score is not None}  # fmt: skip
     pace = Pace()
     for run, cell in made.values():
         pace.took(run.made, float(run.record["seconds"]), _weight(cell, plan))

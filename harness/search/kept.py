@@ -17,13 +17,12 @@ def best_run(found: Progress) -> Finished | None:
 
     The earliest of equals. None if all failed or were pruned.
     """
-    return best_of((*found.trials, *found.further))
+    return best_of(found.runs)
 
 
 def leaves(plan: Plan, found: Progress) -> list[str]:
     """The runs of a cell whose weights nothing but a person wants: no run starts from them."""
-    runs = {one.run: one.made for one in (*found.trials, *found.seeds)}
-    return [run for run, made in runs.items() if run not in plan.first and not made.starts_students]
+    return [one.run for one in found.runs if one.run not in plan.first and not one.made.starts_students]
 
 
 class Kept:

@@ -61,9 +61,14 @@ class Progress:
         return [one for one in self.seeds if one.run not in trials]
 
     @property
+    def runs(self) -> list[Finished]:
+        """Trials, then further seeds."""
+        return [*self.trials, *self.further]
+
+    @property
     def records(self) -> list[tuple[RunId, Record]]:
         """All runs that the cell has, with their records."""
-        return [*((one.run, one.record) for one in (*self.trials, *self.further)), *self.look_beyond()]
+        return [*((one.run, one.record) for one in self.runs), *self.look_beyond()]
 
 
 def by_search(cell: Cell, found: Progress) -> dict[int, list[Finished]]:

@@ -56,7 +56,7 @@ def how_far(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
 
 def started_from(plan: Plan, replays: Sequence[Progress]) -> list[str]:
     """The runs that cells start from and that are not those of a cell, as a teacher with a row of its own is."""
-    own = {done.run for found in replays for done in (*found.trials, *found.seeds)}
+    own = {done.run for found in replays for done in found.runs}
     own |= {run.identity(plan.defaults) for found in replays for run in found.missing}
     return [run for run in plan.first if run not in own]
 
@@ -293,7 +293,7 @@ def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> tuple[s
     made: list[set[str]] = []  # of each cell with any: what changed
     for found in replays:
         names: set[str] = set()
-        for run in (*found.trials, *found.seeds):
+        for run in found.runs:
             if run.run not in of_run:
                 of_run[run.run] = changed(run.record, read, now)
             names |= of_run[run.run]
@@ -309,7 +309,7 @@ def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> tuple[s
 
 def made_apart(replays: Sequence[Progress]) -> tuple[str, ...]:
     """A sentence where the runs of a table are of several kinds of device, or versions of what computes them."""
-    records = {run.run: run.record for found in replays for run in (*found.trials, *found.seeds)}.values()
+    records = {run.run: run.record for found in replays for run in found.runs}.values()
     made = [{"device": record.get("device"), **record.get("versions", {})} for record in records]
     apart = []
     for what in ("device", "torch", "transformers"):
@@ -332,8 +332,7 @@ def other_weights(replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...
         return frozenset(direct.items()).union(*map(below, direct))
 
     for found in replays:
-        runs = (run.run for run in (*found.trials, *found.seeds) if run.record.get("started_from"))
-        started = {start for run in runs for start in below(run)}
+        started = {start for run in found.runs if run.record.get("started_from") for start in below(run.run)}
         now |= {run: digest((ledger.read(run) or {}).get("weights"))[:16] for run in dict(started) if run not in now}
         changed.update({run for run, was in started if now[run] != was})
     return tuple(
