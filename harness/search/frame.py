@@ -13,6 +13,7 @@ from harness.planning.recipe import as_known
 from harness.planning.space import default_sampler
 from harness.runs import CorpusDistillationRun, RunId
 from harness.search.progress import Finished, Progress, by_search
+from harness.search.proposals import distributions
 from harness.search.results import replayed
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ FrameRow = Mapping[str, Any]  # column -> value
 # Of a record, beside its metrics; seconds are those of the whole run, model_seconds those spent in the model.
 MEASURED = ("seconds", "model_seconds", "peak_memory_mib", "parameters", "parameters_without_embeddings", "device")
 INNER = (
-    *("part", "refused", "wanted_trials", "wanted_seeds", "by_seed", "space", "sampler", "hyperparameters"),
-    *("record", "settings", "metrics"),
+    *("part", "refused", "wanted_trials", "wanted_seeds", "by_seed", "space", "distributions", "sampler"),
+    *("hyperparameters", "record", "settings", "metrics"),
 )
 
 
@@ -44,8 +45,9 @@ def runs(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) 
 
     replays: as `replayed` gives them. Beyond the long form's columns, part: "trial", "seed" (a further one of the best
     setting), "before" (a failed run that the cell starts from) or "" (no run); refused, wanted_trials, wanted_seeds,
-    by_seed (each seed has a search), space (setting -> what is searched), sampler (grid, random or tpe): of the cell;
-    settings: gives those of the run; record: of the run, with its predictions.
+    by_seed (each seed has a search), space (setting -> what is searched), distributions (gives it in Optuna's terms),
+    sampler (grid, random or tpe): of the cell; settings: gives those of the run; record: of the run, with its
+    predictions.
     """
     replays = replayed(plan, ledger) if replays is None else replays
     return [row for cell, found in zip(plan.cells, replays, strict=True) for row in _rows(plan, ledger, cell, found)]
@@ -160,6 +162,7 @@ def _none(plan: Plan, cell: Cell) -> FrameRow:
         "wanted_seeds": cell.seeds if exists else 0,
         "by_seed": cell.searched_by_seed,
         "space": as_known(plan, cell.space),
+        "distributions": lambda: distributions(as_known(plan, cell.space)),
         "sampler": cell.sampler or default_sampler(cell.space),
     }
 

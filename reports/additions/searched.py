@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,14 +30,16 @@ class Search:
     """The search of one cell, or its searches where each seed has one.
 
     block: what its row shares with others, as "transformer, init every". space: setting -> its values or its range
-    ("low", "high", "log"). sampler: grid, random or tpe. wanted: how many trials the budget gives; trials: those that
-    are finished, in order; pruned: how many of these were stopped early.
+    ("low", "high", "log"); distributions: gives the same in Optuna's terms. sampler: grid, random or tpe. wanted: how
+    many trials the budget gives; trials: those that are finished, in order; pruned: how many of these were stopped
+    early.
     """
 
     block: str
     line: Line
     column: Column
     space: Mapping[str, Any]
+    distributions: Callable[[], Mapping[str, Any]]
     sampler: str
     wanted: int
     trials: Sequence[Trial]
@@ -88,6 +90,7 @@ def searches(table: Table) -> list[Search]:
                     line,
                     column,
                     runs[0]["space"],
+                    runs[0]["distributions"],
                     runs[0]["sampler"],
                     runs[0]["wanted_trials"],
                     trials,

@@ -56,7 +56,7 @@ def shares(search: Search) -> dict[str, float]:
     if no_importance(search):
         return {}
     tried = trials(search)
-    return importance(search.space, [t.settings for t in tried], [t.score for t in tried])
+    return importance(search.distributions(), [t.settings for t in tried], [t.score for t in tried])
 
 
 def grids(table: Table) -> list[Grid]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import optuna
+from typing import Any
 
 TOP = 0.5  # the share of trials whose settings are compared with those of all
 # Trials: with 20 what alone decides the score came first in 85% (of words) to 100% (of numbers) of 40 simulated
@@ -16,33 +13,22 @@ FEWEST = 20
 
 
 def importance(
-    space: Mapping[str, Any], settings: Sequence[Mapping[str, Any]], scores: Sequence[float]
+    distributions: Mapping[str, Any], settings: Sequence[Mapping[str, Any]], scores: Sequence[float]
 ) -> dict[str, float]:
-    """Setting -> its share of 1 in what tells the better half of the trials from all of them, in the space's order.
+    """Setting -> its share of 1 in what tells the better half of the trials from all of them, in the order given.
 
-    space: setting -> its values, or its range with "low", "high", "log" and "whole". Watanabe, Bansal and Hutter,
-    PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary Subspaces (IJCAI 2023).
+    distributions: setting -> what is searched, in Optuna's terms. Watanabe, Bansal and Hutter, PED-ANOVA: Efficiently
+    Quantifying Hyperparameter Importance in Arbitrary Subspaces (IJCAI 2023).
     """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    distributions = {name: _distribution(values) for name, values in space.items()}
     study = optuna.create_study(direction="maximize")
     for tried, score in zip(settings, scores, strict=True):
-        params = {name: tried[name] for name in space}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=score))
+        params = {name: tried[name] for name in distributions}
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=dict(distributions), value=score))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it warns of is what FEWEST rules out
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=TOP)
         found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    return {name: float(found[name]) for name in space}
-
-
-def _distribution(values: Any) -> optuna.distributions.BaseDistribution:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if isinstance(values, list):
-        return CategoricalDistribution(values)
-    if values["whole"]:
-        return IntDistribution(int(values["low"]), int(values["high"]), log=values["log"])
-    return FloatDistribution(values["low"], values["high"], log=values["log"])
+    return {name: float(found[name]) for name in distributions}

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.contracts import Row
 from harness.reports import Table
+from harness.search.proposals import distributions
 from tests.reports.synthetic import ROWS, STUDY, cell, table
 
 RATE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True, "whole": False}}
@@ -52,6 +53,7 @@ def searched(
                     "metrics": {"accuracy": score},
                     "hyperparameters": drawn,
                     "space": space,
+                    "distributions": lambda: distributions(space),
                     "sampler": sampler,
                     "wanted_trials": len(results),
                     **changes,

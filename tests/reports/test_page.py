@@ -78,8 +78,8 @@ def framed(seconds=1.5, **more):
     rows = [
         {"run": r.run, "cell": c.cell, "row": c.row.name, "part": "seed" if i else "trial", "chosen": True,
          "pruned": False, "status": "finished", "selection": r.selection, "hyperparameters": r.hyperparameters,
-         "record": r.record, "space": {}, "sampler": "grid", "wanted_trials": 1, "trial": 0, "metrics": r.metrics,
-         "seed": r.seed, "by_seed": False}
+         "record": r.record, "space": {}, "distributions": dict, "sampler": "grid", "wanted_trials": 1, "trial": 0,
+         "metrics": r.metrics, "seed": r.seed, "by_seed": False}
         for c in cells for i, r in enumerate(c.seeds)
     ]  # fmt: skip
     rows.append({**rows[0], "run": "other", "chosen": False, "selection": 0.25, "hyperparameters": {"alpha": 0.5}})

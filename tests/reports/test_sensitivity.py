@@ -12,6 +12,7 @@ from harness.reports import FIGURES
 from harness.reports.additions import sensitivity
 from harness.reports.figures.drawing import svg
 from harness.reports.statistics.importance import FEWEST, importance
+from harness.search.proposals import distributions
 from tests.reports.drawn import RATE, searched
 from tests.reports.test_figures import texts
 
@@ -32,8 +33,8 @@ def drawn(count: int, seed: int = 0) -> list[dict[str, Any]]:
 
 def test_what_alone_decides_the_score_has_nearly_all_the_importance() -> None:
     settings = drawn(64)
-    by_rate = importance(TWO, settings, [float(np.log10(s["learning_rate"])) for s in settings])
-    by_size = importance(TWO, settings, [float(s["batch_size"]) for s in settings])
+    by_rate = importance(distributions(TWO), settings, [float(np.log10(s["learning_rate"])) for s in settings])
+    by_size = importance(distributions(TWO), settings, [float(s["batch_size"]) for s in settings])
     for found, name in ((by_rate, "learning_rate"), (by_size, "batch_size")):
         assert list(found) == list(TWO) and sum(found.values()) == pytest.approx(1)
         assert found[name] > 0.8
