@@ -9,7 +9,7 @@ from itertools import product
 from harness.contracts import TableRow
 from harness.errors import check_known
 from harness.reports.statistics.summaries import mean_std
-from harness.reports.tables.shapes import Block, Column, Entry, Line
+from harness.reports.tables.shapes import Block, Column, Entry, Line, parts_of
 
 STATUSES = ("complete", "partial", "waiting", "failed", "undefined", "unrecorded", "impossible", "absent")  # worst last
 
@@ -61,7 +61,7 @@ def _difference(ours: Sequence[Entry], theirs: Sequence[Entry], columns: Sequenc
     a, b = ours[j].value, theirs[j].value
     if a is None or b is None:
         return replace(worse, value=None, std=None, best=False, tied=False, cell="", runs=(), signed=True)
-    parts = [k for k, c in enumerate(columns) if c.task and c.selects] if columns[j].average else [j]
+    parts = parts_of(columns, j)
     metrics = [columns[k].metric for k in parts]
     x, y = (by_seed([entries[k] for k in parts], metrics) for entries in (ours, theirs))
     std = mean_std([x[seed] - y[seed] for seed in x])[1] if x and x.keys() == y.keys() else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.reports.tables.layout import Cell, Grid, Group, cell_of, counts_of, entry_text, label_of, notes, units
-from harness.reports.tables.shapes import Column, Entry, Line, Place, Table
+from harness.reports.tables.shapes import Column, Entry, Line, Place, Table, parts_of
 
 OWN = "own"  # heads what stands in no student's column
 STAR = "★"
@@ -71,7 +71,7 @@ def _entry(line: Line, columns: Sequence[Column], j: int) -> Entry | None:
     entry = line.entries[j]
     if entry.status != "absent":
         return entry
-    parts = [e for e, column in zip(line.entries, columns, strict=True) if column.task and column.selects]
+    parts = (line.entries[k] for k in parts_of(columns, j))
     return next((part for part in parts if part.status == "impossible"), entry) if columns[j].average else None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.contracts import AGREEMENT, RunResult, TableRow, Task
 from harness.reports.statistics import LEVEL
 from harness.reports.tables.quantities import is_score
-from harness.reports.tables.shapes import Column, Entry, Interval, Key, Line, Place, Tested
+from harness.reports.tables.shapes import Column, Entry, Interval, Key, Line, Place, Tested, parts_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ def tests(
             made = _tested(replace(tasks[column.task], metric=column.metric), entries, score, column.task in paired)
             found |= {j: made} if made else {}
             continue
-        parts = [i for i, other in enumerate(columns) if other.task and other.selects]
+        parts = parts_of(columns, j)
         if all(i in found for i in parts):
             keys = tuple(key for key in entries if all(key in found[i].keys for i in parts))
             found |= {j: Tested(keys, averaged([found[i].among(keys) for i in parts]))} if keys else {}
@@ -134,7 +134,7 @@ def to_reference(
 
 def same_runs(ours: Sequence[Entry], theirs: Sequence[Entry], columns: Sequence[Column], j: int) -> bool:
     """True where two lines rest on the same runs in column j, so that no other seed or example could set them apart."""
-    parts = [k for k, c in enumerate(columns) if c.task and c.selects] if columns[j].average else [j]
+    parts = parts_of(columns, j)
     one, other = ([[run.run for run in line[k].runs] for k in parts if k < len(line)] for line in (ours, theirs))
     return one == other and all(one)
 

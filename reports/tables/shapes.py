@@ -80,6 +80,11 @@ class Column:
         return f"{self.label}, {self.metric.replace('_', ' ')}" if self.metric else self.label
 
 
+def parts_of(columns: Sequence[Column], j: int) -> list[int]:
+    """The columns that the j-th is the mean of, where it is the average; otherwise itself."""
+    return [k for k, c in enumerate(columns) if c.task and c.selects] if columns[j].average else [j]
+
+
 @dataclass(frozen=True)
 class Interval:
     """A difference of two means as a fraction, its 95% interval, its p-value and this corrected for their number."""

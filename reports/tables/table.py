@@ -18,7 +18,7 @@ from harness.reports.tables.improvement import by_seed, improvements, less_finis
 from harness.reports.tables.layout import BEST, NONE
 from harness.reports.tables.quantities import RELATIVE, is_score
 from harness.reports.tables.ranking import collapsed, left_free, standings, tests, to_reference
-from harness.reports.tables.shapes import Block, Column, Entry, Key, Line, Place, Provenance, Table, Tested
+from harness.reports.tables.shapes import Block, Column, Entry, Key, Line, Place, Provenance, Table, Tested, parts_of
 
 if TYPE_CHECKING:
     from harness.reports.statistics.influence import Score
@@ -111,7 +111,6 @@ def _grid(
     columns: Sequence[Column],
 ) -> dict[Key, tuple[Entry, ...]]:
     """(student, initialisation, row) -> its entries, in the study's order. index: by those and the task."""
-    selecting = [j for j, column in enumerate(columns) if column.selects and not column.average]
     grid: dict[Key, tuple[Entry, ...]] = {}
     places = {key[:3] for key in index}
     for student in _order(("", *study.students), {p[0] for p in places}):
@@ -120,11 +119,12 @@ def _grid(
                 own = {t: index[student, init, name, t] for t in tasks if (student, init, name, t) in index}
                 first = next(iter(own.values()), None)  # what is the same for all tasks is that of the first
                 entries: list[Entry] = []
-                for c in columns:
+                for j, c in enumerate(columns):
                     if c.average:
-                        parts = [entries[j] for j in selecting]
+                        parts = parts_of(columns, j)
                         failed = {run for one in own.values() for run in one.failures}
-                        entries.append(_average(parts, [columns[j].metric for j in selecting], len(failed)))
+                        metrics = [columns[k].metric for k in parts]
+                        entries.append(_average([entries[k] for k in parts], metrics, len(failed)))
                     else:
                         metric = RELATIVE.get(c.metric, (c.metric,))[0]
                         entries.append(_entry(own.get(c.task) if c.task else first, metric))
@@ -314,7 +314,7 @@ def _teacher(columns: Sequence[Column], provenance: Provenance, cells: Iterable[
     """The teacher's own scores over its seeds, for tasks of which a cell can exist; no average before each has one."""
     scores, possible = provenance.teacher_scores, {cell.task for cell in cells if not cell.refused}
     entries = []
-    for column in columns:
+    for j, column in enumerate(columns):
         if column.task in scores:
             entries.append(_mean([metrics.get(column.metric) for metrics in scores[column.task]]))
         elif column.task in possible:
@@ -322,7 +322,7 @@ def _teacher(columns: Sequence[Column], provenance: Provenance, cells: Iterable[
         elif not column.average:
             entries.append(Entry("absent"))
         else:
-            own = [c for c in columns if c.task and c.selects]
+            own = [columns[k] for k in parts_of(columns, j)]
             runs = [[run.get(c.metric) for run in scores.get(c.task, ())] for c in own]
             alike = len({len(values) for values in runs}) == 1  # as the seeds of a cell's average, paired
             seeds = zip(*runs, strict=True) if alike else ()
