@@ -61,14 +61,11 @@ def _trials(table: Table) -> dict[str, list[list[str]]]:
         if row["part"] == "trial":
             became = "chosen" if row["chosen"] else "stopped early" if row["pruned"] else ""
             became = "failed" if row["status"] == "failed" else became
-            setting = [_setting(row["hyperparameters"] or {})] + [f"seed {row['seed']}"] * row["by_seed"]
-            told = [row["run"], "; ".join(filter(None, setting)), _text("", row["selection"]), became]
+            setting = [f"{name} = {value}" for name, value in sorted((row["hyperparameters"] or {}).items())]
+            setting += [f"seed {row['seed']}"] * row["by_seed"]
+            told = [row["run"], "; ".join(setting), _text("", row["selection"]), became]
             found.setdefault(row["cell"], {})[row["trial"], row["run"]] = told
     return {cell: [*trials.values()] for cell, trials in found.items()}
-
-
-def _setting(values: Mapping[str, object]) -> str:
-    return "; ".join(f"{name} = {value}" for name, value in sorted(values.items()))
 
 
 def _text(metric: str, value: float | None) -> str:
@@ -90,26 +87,22 @@ def _curve(record: Mapping[str, Any]) -> list[Any]:
 
 def measured(table: Table) -> dict[str, list[float]]:
     """Run of the table -> its seconds and its peak memory in MiB, as far as its record tells them."""
-    runs = {run.run: run.record for entry in table.entries() for run in entry.runs}
-    runs |= {row["run"]: row["record"] for row in table.runs if row["record"]}
     return {
         run: [round(record["seconds"], 1), round(record.get("peak_memory_mib") or 0)]
-        for run, record in sorted(runs.items())
-        if "seconds" in record
+        for run, record in sorted(_timed(table).items())
     }
 
 
 def made(table: Table) -> list[tuple[str, str]]:
     """(what, how much) of all runs together: hours, memory, machines, versions; nothing where no run tells of it."""
-    records = _records(table)
-    timed = [record for record in records.values() if "seconds" in record]
+    before = {run: record for run, record in table.before.items() if "seconds" in record}
+    timed = list({**before, **_timed(table)}.values())
     if not timed:
         return []
     seconds = [record["seconds"] for record in timed]
-    before = len(set(records) & set(table.before))
     told = {
-        "Runs": f"{len(timed) - before} in the cells"
-        + (f", {before} that these start from, as teachers" if before else ""),
+        "Runs": f"{len(timed) - len(before)} in the cells"
+        + (f", {len(before)} that these start from, as teachers" if before else ""),
         "Time": f"{_duration(sum(seconds))} in all runs together, of which "
         f"{_duration(sum(record.get('model_seconds') or 0 for record in timed))} in the models; a run "
         f"{_duration(statistics.median(seconds))} (median), {_duration(max(seconds))} at most",
@@ -128,11 +121,11 @@ def made(table: Table) -> list[tuple[str, str]]:
 
 def costs(table: Table) -> Group:
     """A line for each row of the table: its runs, their seconds (median, all), their largest memory."""
-    own = {run: record for run, record in _records(table).items() if run not in table.before}
+    own = {run: record for run, record in _timed(table).items() if run not in table.before}
     by_row: dict[str, dict[str, Mapping[str, Any]]] = {}
     rows = table.rows()
     for row in table.runs:
-        if row["run"] in own and "seconds" in own[row["run"]]:
+        if row["run"] in own:
             by_row.setdefault(row["row"], {})[row["run"]] = own[row["run"]]
     lines = []
     for name, runs in by_row.items():
@@ -143,9 +136,9 @@ def costs(table: Table) -> Group:
     return Group("", tuple(lines))
 
 
-def _records(table: Table) -> dict[str, Mapping[str, Any]]:
-    """Every run that the table rests on, once, and those that its cells start from."""
-    return {**table.before, **{row["run"]: row["record"] for row in table.runs if row["run"] and row["record"]}}
+def _timed(table: Table) -> dict[str, Mapping[str, Any]]:
+    """Every run in the table's cells that tells its time, once."""
+    return {row["run"]: row["record"] for row in table.runs if "seconds" in (row["record"] or ())}
 
 
 def _named(values: Iterable[str | None]) -> str:

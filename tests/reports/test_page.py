@@ -186,6 +186,8 @@ def test_what_was_measured_stands_apart_and_nothing_else_differs():
     assert any(text.startswith("1.5 min in all runs together") for text in seen.texts)  # 20 x 1.5 s, 60 s
     assert "150 MiB in one run" in seen.texts
     assert all(mark not in page() for mark in MEASURED)  # runs that tell nothing
+    failed = replace(framed(), before={"teacher": {"status": "failed"}})  # which is none of those that are counted
+    assert "20 in the cells" in Page(render(failed, "html")).texts
 
 
 def test_the_machine_the_versions_and_the_commit_are_those_of_the_records():
