@@ -30,9 +30,7 @@ class RankedRow:
     """
 
     label: str
-    student: str
-    init: str
-    row: str
+    line: Line
     rank: float
     letters: str
     middle: tuple[float, float, float] | None
@@ -92,9 +90,7 @@ def over_tasks(table: Table) -> OverTasks:
     rows = tuple(
         RankedRow(
             label,
-            line.student,
-            line.init,
-            line.row.name,
+            line,
             float(ranks[order[k]]),
             letters[k],
             _middle(entries, metrics),
@@ -200,9 +196,9 @@ def records(table: Table) -> dict[str, Any]:
     rows = [
         {
             "label": row.label,
-            "student": row.student,
-            "init": row.init,
-            "row": row.row,
+            "student": row.line.student,
+            "init": row.line.init,
+            "row": row.line.row.name,
             "tasks": len(found.tasks),
             "mean_rank": round(row.rank, 6),
             "groups": row.letters,
