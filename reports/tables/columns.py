@@ -19,12 +19,12 @@ def with_columns(
     found: cell, or TEACHER -> metric -> what stands there. Of a line its cell on the table's first task counts. notes:
     sentences for below the table.
     """
-    reasons = dict.fromkeys(table.reasons)
+    reasons = {reason: number for number, reason in enumerate(table.reasons, 1)}
 
     def entries(cell: str, n: int) -> tuple[Entry, ...]:
-        made = [replace(found.get(cell, {}).get(metric, Entry("absent")), n=n, wanted=n) for metric in metrics]
-        reasons.update(dict.fromkeys(entry.reason for entry in made if entry.reason))
-        return tuple(replace(e, cell=cell, note=[*reasons].index(e.reason) + 1 if e.reason else 0) for e in made)
+        made = [found.get(cell, {}).get(metric, Entry("absent")) for metric in metrics]
+        notes = [reasons.setdefault(e.reason, len(reasons) + 1) if e.reason else 0 for e in made]
+        return tuple(replace(e, n=n, wanted=n, cell=cell, note=note) for e, note in zip(made, notes, strict=True))
 
     def longer(line: Line, differs: bool) -> Line:
         own = line.entries[0]
