@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import CellResult, Study, TableRow, Task
@@ -111,24 +112,25 @@ def _grid(
     columns: Sequence[Column],
 ) -> dict[Key, tuple[Entry, ...]]:
     """(student, initialisation, row) -> its entries, in the study's order. index: by those and the task."""
-    grid: dict[Key, tuple[Entry, ...]] = {}
     places = {key[:3] for key in index}
-    for student in _order(("", *study.students), {p[0] for p in places}):
-        for init in _order(("", *inits), {p[1] for p in places if p[0] == student}):
-            for name in _order((row.name for row in study.rows), {p[2] for p in places if p[:2] == (student, init)}):
-                own = {t: index[student, init, name, t] for t in tasks if (student, init, name, t) in index}
-                first = next(iter(own.values()), None)  # what is the same for all tasks is that of the first
-                entries: list[Entry] = []
-                for j, c in enumerate(columns):
-                    if c.average:
-                        parts = parts_of(columns, j)
-                        failed = {run for one in own.values() for run in one.failures}
-                        metrics = [columns[k].metric for k in parts]
-                        entries.append(_average([entries[k] for k in parts], metrics, len(failed)))
-                    else:
-                        metric = RELATIVE.get(c.metric, (c.metric,))[0]
-                        entries.append(_entry(own.get(c.task) if c.task else first, metric))
-                grid[student, init, name] = tuple(entries)
+    students = _order(("", *study.students), {student for student, _, _ in places})
+    inits = _order(("", *inits), {init for _, init, _ in places})
+    rows = _order((row.name for row in study.rows), {row for _, _, row in places})
+    grid: dict[Key, tuple[Entry, ...]] = {}
+    for student, init, row in (place for place in product(students, inits, rows) if place in places):
+        own = {t: index[student, init, row, t] for t in tasks if (student, init, row, t) in index}
+        first = next(iter(own.values()))  # what is the same for all tasks is that of the first
+        entries: list[Entry] = []
+        for j, column in enumerate(columns):
+            if column.average:
+                parts = parts_of(columns, j)
+                failed = {run for one in own.values() for run in one.failures}
+                metrics = [columns[k].metric for k in parts]
+                entries.append(_average([entries[k] for k in parts], metrics, len(failed)))
+            else:
+                metric = RELATIVE.get(column.metric, (column.metric,))[0]
+                entries.append(_entry(own.get(column.task) if column.task else first, metric))
+        grid[student, init, row] = tuple(entries)
     return grid
 
 
