@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -136,7 +136,7 @@ class Opened:
 
     def _read(self, texts: Sequence[Text]) -> tuple[list[str], list[str] | None]:
         wanted = "a pair of sentences" if self.task.pair else "a text"
-        if isinstance(texts, str):
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise UserError(f"predict takes a list: each of it {wanted}")
         rows = [tuple(row) if isinstance(row, (list, tuple)) else (row,) for row in texts]
         for number, row in enumerate(rows, 1):

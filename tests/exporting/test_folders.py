@@ -242,6 +242,7 @@ def test_logits_that_are_no_numbers_are_told() -> None:
     ("task", "texts", "words"),
     [
         (SINGLE, "a text", "takes a list"),
+        (SINGLE, None, "takes a list"),
         (SINGLE, ["a text", 3], "example 2 is not a text"),
         (SINGLE, [("a", "b")], "example 1 is not a text"),
         (PAIR, ["a text"], "a pair of sentences"),
