@@ -99,8 +99,9 @@ def _own(path: Path) -> list[dict[str, str]]:
     for order, line in enumerate(found, 1):
         if None in line or None in line.values():
             raise UserError(f"published table {path}, line {order} of numbers: not {counted(len(columns), 'column')}")
-        if line["value"] and not _NUMBER.fullmatch(line["value"]):
-            raise UserError(f"published table {path}, line {order} of numbers: {line['value']!r} is no number")
+        for text in (line.get(name) for name in ("value", "std", SIZE)):
+            if text and not _NUMBER.fullmatch(text):
+                raise UserError(f"published table {path}, line {order} of numbers: {text!r} is no number")
     ours = {printed: name for name, printed in METRICS.items()}
     scores = [number(x["value"]) for x in found if x["value"] and is_score(ours.get(x["metric"], x["metric"]))]
     if any(scores) and all(abs(score) <= 1 for score in scores):
@@ -116,13 +117,14 @@ def _own(path: Path) -> list[dict[str, str]]:
 def _numbers(line: Mapping[str, str], sized: set[str]) -> Iterator[Printed]:
     """The numbers of a line, each by its row, task and metric, whichever of the CSVs' columns it stands in."""
     row = {"row": line.get("objective") or line.get("row", "")}
-    if "workload" in line:
+    with_metric = "metric" in line  # as every table of one's own, whatever else it has
+    if "workload" in line and not with_metric:
         task = {**row, "task": WORKLOADS.get(line["workload"], line["workload"])}
         for column in (SIZE, "parameters_factor", "value", "factor"):
             if line[column] or column == "value":
                 metric = line["unit"] if column == "value" else column
                 yield {**task, "metric": metric, "value": line[column], "column": column}
-    elif "parameters" in line:
+    elif "parameters" in line and not with_metric:
         found = {"task": line["tasks"], "metric": line["scope"], "value": line["parameters"]}
         yield {**row, **found, "column": "parameters"}
     else:

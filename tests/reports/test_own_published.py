@@ -51,6 +51,7 @@ def test_a_metric_may_be_called_as_tables_here_call_it(tmp_path: Path) -> None:
     [
         ("row,task,value\nLabels,SST-2,81.5\n", "has no column metric: a number has row, task, metric and value"),
         (f"{HEAD}\nLabels,SST-2,acc,81.5\nLabels,CoLA,mcc,fifty\n", "line 2 of numbers: 'fifty' is no number"),
+        (f"{HEAD},std\nLabels,SST-2,acc,81.5,n/a\n", "line 1 of numbers: 'n/a' is no number"),
         (f"{HEAD}\nLabels,SST-2,acc\n", "line 1 of numbers: not 4 columns"),
         (f"{HEAD}\nLabels,SST-2,acc,81.5,x\n", "line 1 of numbers: not 4 columns"),
         (f"{HEAD}\nLabels,SST-2,acc,0.815\nLabels,CoLA,matthews,0\n", "no score above 1: they stand beside ours x 100"),
@@ -66,6 +67,13 @@ def test_what_is_no_table_is_told(text: str | None, told: str, tmp_path: Path) -
     with pytest.raises(UserError) as refused:
         read(Published((str(path),), "mine"), ROWS)
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("column", ["parameters", "workload"])
+def test_columns_that_shipped_tables_have_are_columns_like_others(column: str, tmp_path: Path) -> None:
+    (path := tmp_path / "mine.csv").write_text(f"{HEAD},{column}\nLabels,SST-2,acc,81.5,66M\n", encoding="utf-8")
+    (line,) = read(Published((str(path),), "mine"), ROWS)
+    assert (line["value"], line[column]) == ("81.5", "66M")
 
 
 def test_a_table_of_quantities_below_one_is_one(tmp_path: Path) -> None:
