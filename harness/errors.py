@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from traceback import extract_tb
 from typing import Any
@@ -73,6 +73,12 @@ def listed(words: Iterable[str]) -> str:
     """ "a, b and c". There is at least one."""
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def first_of(parts: Sequence[str], most: int) -> str:
+    """ "a; b; and 3 more", where there are more than `most`."""
+    more = [f"and {len(parts) - most} more"] if len(parts) > most else []
+    return "; ".join([*parts[:most], *more])
 
 
 def counted(number: int, what: str) -> str:

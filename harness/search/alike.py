@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from harness.errors import first_of
 from harness.files import digest
 from harness.planning.planned import Cell, Plan
 from harness.runs import Run
@@ -33,8 +34,7 @@ def without_effect(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
             pairs[_difference(run, other)].append(f"{rows} of {cell.student} on {cell.task}")
     return tuple(
         f"The choice of {difference} made no difference to the last digit of a loss or a metric: "
-        + "; ".join(names[:SHOWN])
-        + (f"; and {len(names) - SHOWN} more." if len(names) > SHOWN else ".")
+        f"{first_of(names, SHOWN)}."
         for difference, names in sorted(pairs.items())
     )
 

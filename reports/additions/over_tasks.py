@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import UserError, counted
+from harness.errors import UserError, counted, first_of
 from harness.reports.statistics import LEVEL
 from harness.reports.statistics import over_tasks as statistics
 from harness.reports.tables.layout import Cell, Grid, Group, bare, heading, told_apart
@@ -139,9 +139,8 @@ def _notes(tasks: Sequence[str], rows: Sequence[RankedRow], left_out: Mapping[st
             f"{which} has."
         )
     if left_out:
-        named = [f"{label} ({', '.join(lacks)})" for label, lacks in [*left_out.items()][:CLEAR]]
-        more = [f"and {len(left_out) - CLEAR} more"] if len(left_out) > CLEAR else []
-        sentences.append(f"Left out, for want of a finished score on the tasks named: {'; '.join([*named, *more])}.")
+        named = [f"{label} ({', '.join(lacks)})" for label, lacks in left_out.items()]
+        sentences.append(f"Left out, for want of a finished score on the tasks named: {first_of(named, CLEAR)}.")
     return tuple(sentences)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from harness.errors import first_of
 from harness.reports.statistics import LEVEL
 from harness.reports.statistics.verdicts import CONTRADICTED, counts, tau_interval
 from harness.reports.tables import quantities
@@ -140,7 +141,6 @@ def _tested(comparison: Comparison) -> list[str]:
         for block, column, o in ordered
         if o.verdict == CONTRADICTED
     ]
-    more = [f"and {len(named) - NAMED} more"] if len(named) > NAMED else []
     return [
         "Published ordering: two students of a column whose printed numbers differ whatever they were rounded from. "
         "Supported, contradicted: ours, where they are finished with two seeds or more, differ in the same direction, "
@@ -148,7 +148,7 @@ def _tested(comparison: Comparison) -> list[str]:
         f"rows of a column, p < {LEVEL}: in 95% of tables no verdict of a column is wrong)",
         "Tau over them: between what Kendall's tau of published and true order would be if all that is undecided were "
         "against it, and for it",
-        *([f"Contradicted: {'; '.join([*named[:NAMED], *more])}"] if named else []),
+        *([f"Contradicted: {first_of(named, NAMED)}"] if named else []),
     ]
 
 
