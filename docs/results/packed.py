@@ -58,7 +58,7 @@ def pack(name: str, folder: Path, study: str) -> None:
     paths = [path for path in filed.paths(folder) if path.relative_to(folder).parts[0] == study]
     plans = [filed.read(path, folder) for path in paths]
     wanted = {run for plan in plans for run in plan.first}
-    wanted |= {one.run for plan in plans for found in replayed(plan, source) for one in (*found.trials, *found.seeds)}
+    wanted |= {one.run for plan in plans for found in replayed(plan, source) for one in found.runs}
     with tempfile.TemporaryDirectory() as temporary:
         to = Path(temporary) / name
         target = Ledger(to, create=True)
