@@ -338,6 +338,13 @@ def check_new_folder(folder: Path, name: str) -> None:
         raise UserError(f"--to {name} cannot be written: {above} is no folder that can be written into")
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all that a folder holds; 0 where there is nothing."""
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
 def remove(path: Path) -> None:
     """Delete a file, a folder or a link, which another process may be deleting too."""
     if path.is_dir() and not path.is_symlink():

@@ -17,7 +17,7 @@ from harness.commands.recorded import find, title_of
 from harness.commands.telling import say, tell
 from harness.data.store import INDEX
 from harness.errors import UserError, counted
-from harness.files import abandoned, half_written, read_sealed
+from harness.files import abandoned, half_written, read_sealed, size_of
 from harness.files import remove as delete
 from harness.ledger import Ledger
 from harness.planning import filed
@@ -35,7 +35,7 @@ def clean(options: Namespace) -> int:
     ledger = Ledger(Path(options.out))
     with ledger.lock():
         parts = _unneeded(ledger)
-        sizes = {what: sum(map(_size, paths)) for what, paths in parts.items()}
+        sizes = {what: sum(map(size_of, paths)) for what, paths in parts.items()}
         for what, size in sizes.items():
             tell(f"{size / 1e6:10.1f} MB  {what}")
         if not parts:
@@ -258,9 +258,3 @@ def _take_away(path: Path) -> None:
     aside = half_written(path)
     os.replace(path, aside)
     delete(aside)
-
-
-def _size(path: Path) -> int:
-    if path.is_file():
-        return path.stat().st_size
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

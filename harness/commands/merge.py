@@ -27,6 +27,7 @@ from harness.files import (
     digest,
     remove,
     remove_abandoned,
+    size_of,
     sync_file,
     sync_folder,
 )
@@ -290,7 +291,7 @@ def _packed(ledger: Ledger, to: Path, folder: Path, ending: str) -> tuple[Union,
     for path in filed.paths(ledger.out):
         for table in path.parent.glob("table.*"):
             _copy(table, folder / table.relative_to(ledger.out))
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    size = size_of(folder)
     if ending:
         made = _archived(folder, to.name.removesuffix(ending), ARCHIVES[ending])
         sync_file(made)

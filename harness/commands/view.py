@@ -12,15 +12,16 @@ from harness import registry
 from harness.commands.recorded import chosen_on, find, recorded, say_damage
 from harness.commands.telling import tell
 from harness.errors import counted
+from harness.files import size_of
 from harness.ledger import LOG, Ledger
 from harness.planning.planned import Cell, Plan, all_trials_of, runs_of, waited_for
 from harness.planning.recipe import as_known, number
 from harness.planning.remembered import edited, edited_plugins
 from harness.runs.told import Entry, Record
-from harness.search import kept as weights
 from harness.search import results
 from harness.search.estimate import estimate, to_make
 from harness.search.index import Index
+from harness.search.kept import leaves
 from harness.search.progress import Progress, by_search, done
 from harness.search.progress import left as left_of
 
@@ -34,7 +35,7 @@ def status(options: Namespace) -> int:
     seen = [index.progress(cell, plan.defaults) for cell in plan.cells]
     real = [(cell, found) for cell, found in zip(plan.cells, seen, strict=True) if not cell.refused]
     complete = sum(done(found) == runs_of(cell) for cell, found in real)
-    held = {run: weights.size(ledger, run) for _, found in real for run in weights.leaves(plan, found)}  # in bytes
+    held = {run: size_of(ledger.folder(run) / "weights") for _, found in real for run in leaves(plan, found)}  # bytes
     made, failed, left = results.counts(plan, seen)
     first = {run: (index.read(run) or {}).get("status") for run in plan.first}
     stands = [*first.values()]

@@ -62,9 +62,3 @@ class Kept:
                     remove(folder)
                     self._gone.add(run)
         self._changed.clear()
-
-
-def size(ledger: Ledger, run: str) -> int:
-    """Bytes of the weights that a run left; 0 where there are none."""
-    folder = ledger.folder(run) / "weights"
-    return sum(file.stat().st_size for file in folder.iterdir()) if folder.is_dir() else 0

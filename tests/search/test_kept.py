@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.files import size_of
 from harness.ledger import Ledger
 from harness.runs.messages import Finished
 from harness.search.driver import Driver
-from harness.search.kept import Kept, best_run, size
+from harness.search.kept import Kept, best_run
 from harness.search.results import replayed
 from tests.at_once import AtOnce, Silent
 from tests.search.test_index import CELLS, PLAN, TEACHER
@@ -57,7 +58,7 @@ def test_the_best_run_of_each_cell_keeps_its_weights_and_no_other(tmp_path: Path
     for found in replayed(SOME, ledger):
         one = best_run(found)
         assert one is not None and one.score == max(seed.score for seed in found.seeds if seed.score is not None)
-        assert size(ledger, one.run) == 16 and one.made.settings == found.seeds[0].made.settings
+        assert size_of(ledger.folder(one.run) / "weights") == 16 and one.made.settings == found.seeds[0].made.settings
     assert (ledger.folder(TEACHER) / "weights").is_dir()
 
 
