@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,8 +27,7 @@ def gaps(table: Table) -> list[dict[str, Any]]:
     tried: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}  # not by cell alone: rows may share one
     for row in table.runs:
         finished = row["part"] == "trial" and row["status"] == "finished" and not row["pruned"]
-        # Of constant predictions a correlation has no score.
-        if finished and not any(row[name] is None or math.isnan(row[name]) for name in ("score", "selection")):
+        if finished and row["score"] is not None:
             tried.setdefault(tuple(row[name] for name in ("cell", "row", "student", "init", "seed")), []).append(row)
     made = []
     for of_search in tried.values():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from harness.errors import UserError
@@ -15,12 +14,7 @@ from harness.reports.tables.shapes import Table
 
 def found(table: Table) -> list[Search]:
     """The searches that tried more than one setting."""
-    return [one for one in searches(table) if len(trials(one)) > 1]
-
-
-def trials(search: Search) -> list[Trial]:
-    """Those with a score, where all that is recorded is a number."""
-    return [t for t in search.trials if math.isfinite(t.score) and math.isfinite(t.selection)]
+    return [one for one in searches(table) if len(one.trials) > 1]
 
 
 def chosen(search: Search) -> list[Trial]:
@@ -29,7 +23,7 @@ def chosen(search: Search) -> list[Trial]:
     The earliest of equals.
     """
     found: dict[int, list[Trial]] = {}
-    for trial in trials(search):
+    for trial in search.trials:
         found.setdefault(trial.seed, []).append(trial)
     whole = ([trial for trial in some if not trial.pruned] or some for some in found.values())
     return [max(some, key=lambda trial: (trial.selection, -trial.number)) for some in whole]
@@ -41,7 +35,7 @@ def no_importance(search: Search) -> str:
         return "one setting alone is searched, and all depends on it"
     if search.pruned:
         return "a pruner stopped trials early"
-    if len(trials(search)) < FEWEST:
+    if len(search.trials) < FEWEST:
         return f"there are fewer than {FEWEST} trials"
     return ""
 
@@ -55,8 +49,7 @@ def shares(search: Search) -> dict[str, float]:
     """Setting -> its importance, empty where there is none."""
     if no_importance(search):
         return {}
-    tried = trials(search)
-    return importance(search.distributions(), [t.settings for t in tried], [t.score for t in tried])
+    return importance(search.distributions(), [t.settings for t in search.trials], [t.score for t in search.trials])
 
 
 def grids(table: Table) -> list[Grid]:
@@ -77,7 +70,7 @@ def grids(table: Table) -> list[Grid]:
     lacking = {no_importance(one) for one in every}
     for one in every:
         of = {short(one, name): name for name in one.space}
-        scores, best, mattered = [t.score for t in trials(one)], chosen(one), shares(one)
+        scores, best, mattered = [t.score for t in one.trials], chosen(one), shares(one)
         why = no_importance(one)
         mark = str(reasons.setdefault(why, len(reasons) + 1)) if why and len(lacking) > 1 else ""
         spread = written("", 100 * (max(scores) - min(scores)))
@@ -129,7 +122,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
         }
         for one, best, mattered in ((one, chosen(one), shares(one)) for one in found(table))
         for setting, values in one.space.items()
-        for trial in trials(one)
+        for trial in one.trials
     ]
 
 

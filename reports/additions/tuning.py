@@ -109,8 +109,6 @@ def problem(search: Search) -> str:
         return f"the budget is {counted(search.wanted, 'trial')}, and a curve needs {FEWEST}"
     if len(search.trials) < search.wanted:
         return f"only {len(search.trials)} of {search.wanted} trials are finished"
-    if not all(math.isfinite(value) for trial in search.trials for value in (trial.selection, trial.score)):
-        return "a trial has no score"
     return ""
 
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     """The mean, and the sample standard deviation (n - 1) or None where n is 1. `values` is not empty."""
-    if not all(math.isfinite(v) for v in values):
-        return math.nan, None
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 

@@ -11,7 +11,7 @@ from harness.errors import check_known
 from harness.reports.statistics.summaries import mean_std
 from harness.reports.tables.shapes import Block, Column, Entry, Line, parts_of
 
-STATUSES = ("complete", "partial", "waiting", "failed", "undefined", "unrecorded", "impossible", "absent")  # worst last
+STATUSES = ("complete", "partial", "waiting", "failed", "unrecorded", "impossible", "absent")  # worst last
 
 
 def less_finished(one: Entry, other: Entry) -> Entry:

@@ -83,7 +83,7 @@ def told_apart(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
 def entry_text(entry: Entry, metric: str = "", show_n: bool = False) -> str:
     """What stands in the cell: "85.3 ± 0.4", "+5.5", "47,861,634", "85.3 (1/2)", "0/2", "failed", "–", or nothing."""
     if entry.value is None:
-        told = {"failed": "failed", "undefined": "undefined", "absent": "", "impossible": "–", "unrecorded": "–"}
+        told = {"failed": "failed", "absent": "", "impossible": "–", "unrecorded": "–"}
         return told.get(entry.status, entry.progress)
     std = None if entry.std is None else scaled(metric, entry.std)
     n = f" (n={entry.n})" if show_n else f" ({entry.progress})" if entry.progress else ""

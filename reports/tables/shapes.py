@@ -107,13 +107,13 @@ class Entry:
     """One value of the table, as the runs recorded it: a score as a fraction.
 
     status: complete; partial (progress says how far: "1/2"); waiting (no run yet); failed; impossible; unrecorded (the
-    runs do not tell this metric); undefined (a metric that is recorded as no number); absent (not part of the plan, or
-    an average that lacks a task). note is the number of the reason under the table, 0 without one. runs are the
-    finished runs, by seed. collapsed: how many of them answer all dev examples alike; then the entry is never best.
-    signed: the value is the difference of two rows, written with its sign. tested: it is of the official test set, as
-    its server said. best, tied: in the whole column; in_place: "best", "tied" or "" among the lines of its place;
-    best_of_row: among those of its row, of which others compete. to_best: of one that competes, its difference to the
-    best of the others; to_reference: to the table's reference row in its place; None where these are not tested.
+    runs do not tell this metric); absent (not part of the plan, or an average that lacks a task). note is the number of
+    the reason under the table, 0 without one. runs are the finished runs, by seed. collapsed: how many of them answer
+    all dev examples alike; then the entry is never best. signed: the value is the difference of two rows, written with
+    its sign. tested: it is of the official test set, as its server said. best, tied: in the whole column; in_place:
+    "best", "tied" or "" among the lines of its place; best_of_row: among those of its row, of which others compete.
+    to_best: of one that competes, its difference to the best of the others; to_reference: to the table's reference row
+    in its place; None where these are not tested.
     """
 
     status: str

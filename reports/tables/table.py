@@ -5,7 +5,6 @@ Evidence rules: every value carries its n; an unfinished cell is never best; an 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -289,8 +288,6 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
     if alike:
         which = "" if alike == n else f"in {alike} of {n} runs "
         reason += "; " * bool(reason) + f"collapsed, so never best: {which}every dev example gets the same answer"
-    if math.isnan(value):
-        return Entry("undefined", n=n, wanted=wanted, progress=progress, reason=reason, cell=cell.cell, runs=runs)
     made = Entry("partial" if progress else "complete", value, std, n, wanted, progress, reason)
     return replace(made, cell=cell.cell, runs=runs, collapsed=alike)
 

@@ -1,6 +1,5 @@
 """The rules of evidence, on cells whose numbers are known."""
 
-import math
 import random
 import subprocess
 import sys
@@ -187,14 +186,6 @@ def test_that_is_told_too_where_the_predictions_of_a_run_are_lost():
     runs = (run(60, 0, predictions=lambda: None), run(60, 1))
     made = table([cell(ATT, "sst2", (), seeds=runs, trials=runs[:1])], teacher_scores={"sst2": [{"accuracy": 0.4}]})
     assert "is no better than the commonest class for all, 50.0" in render(made, "markdown")
-
-
-def test_a_correlation_of_constant_predictions_is_undefined_not_a_number():
-    nothing = RunResult("r", 0, {}, {"accuracy": math.nan}, 0.0, {})
-    made = table([cell(ATT, "sst2", (80, 80)), cell(VAL, "sst2", (), seeds=(nothing, nothing))])
-    entry = entries(made)["att_kl+val_kl"][0]
-    assert (entry.status, entry.value, entry_text(entry)) == ("undefined", None, "undefined")
-    assert "NaN" not in render(made, "json")
 
 
 def test_one_seed_prints_no_spread_and_unequal_seeds_print_their_own_n():
