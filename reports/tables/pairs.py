@@ -43,15 +43,13 @@ def _of_lines(table: Table, ours: Line, theirs: Line) -> list[dict[str, Any]]:
             continue
         if a.status != "complete" or b.status != "complete":
             continue
-        sure: dict[str, float | None] = dict.fromkeys(("low", "high", "p"))
         tested = table.tested.get(j)
         first, second = (tested.place(key_of(line)) if tested else None for line in (ours, theirs))
-        if same_runs(ours.entries, theirs.entries, table.columns, j):
-            sure = {"low": NOTHING.low, "high": NOTHING.high, "p": NOTHING.p}
-        elif tested and first is not None and second is not None:
-            (one,) = Interval.each(tested.noise.compare([first], [second]))
-            sure = {"low": one.low, "high": one.high, "p": one.p}
+        sure = NOTHING if same_runs(ours.entries, theirs.entries, table.columns, j) else None
+        if not sure and tested and first is not None and second is not None:
+            (sure,) = Interval.each(tested.noise.compare([first], [second]))
         where = {"task": column.task, "metric": column.metric, "student": ours.student, "init": ours.init}
         values = {"value": a.value, "other": b.value, "difference": a.value - b.value}
-        found.append({**where, **values, **sure, "n": a.n, "other_n": b.n})
+        bounds = {name: getattr(sure, name, None) for name in ("low", "high", "p")}
+        found.append({**where, **values, **bounds, "n": a.n, "other_n": b.n})
     return found
