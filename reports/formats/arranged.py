@@ -19,7 +19,7 @@ def grids(table: Table) -> list[Grid]:
     In the layout "matrix" there is one for each of the table's columns; a table without a second axis stays as it is.
     Raises UserError where an addition has nothing to tell.
     """
-    made = matrix.matrices(table) if table.layout == "matrix" else []
+    made = matrix.matrices(table)
     found = matrix.grids(table, made) if made else [lines(table)]
     between = differences(table)
     found += [between] if between else []

@@ -153,7 +153,7 @@ def csv(table: Table) -> str:
         )
     if table.additions:
         return rows_as_csv(_added(table, table.additions[0])["rows"])
-    made = matrices(table) if table.layout == "matrix" else []
+    made = matrices(table)
     return rows_as_csv(matrix_records(table, made)) if made else rows_as_csv(records(table), RECORD)
 
 

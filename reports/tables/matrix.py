@@ -30,7 +30,7 @@ class Matrix:
 
 
 def matrices(table: Table) -> list[Matrix]:
-    """One for each column of the table that holds anything.
+    """One for each column of the table that holds anything, in the layout "matrix".
 
     None where all rows have one student and initialisation, or fix theirs: such a table is a matrix as it is, of rows
     by tasks.
@@ -43,7 +43,7 @@ def matrices(table: Table) -> list[Matrix]:
     blocks = [(block.student, block.init) for block in table.blocks]
     used = {place for _, place in own}
     places = sorted(used, key=lambda place: blocks.index(place) if any(place) else len(blocks))
-    if sum(map(any, places)) < 2:
+    if table.layout != "matrix" or sum(map(any, places)) < 2:
         return []
     made = [_matrix(table, j, places, own, gains, beside) for j in range(len(table.columns))]
     return [matrix for matrix in made if matrix.rows]
