@@ -88,14 +88,16 @@ def _own(path: Path) -> list[dict[str, str]]:
     """The lines of a table that a plugin brings. Raises UserError where it is no table of numbers."""
     try:
         reader = csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines())
+        found = list(reader)
     except OSError as error:
         raise UserError(f"published table {path} cannot be read: {error.strerror}") from error
+    except csv.Error as error:
+        raise UserError(f"published table {path} cannot be read: {error}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"published table {path} is not UTF-8 text") from error
     columns = reader.fieldnames or ()
     if lacking := [name for name in ("row", "task", "metric", "value") if name not in columns]:
         raise UserError(f"published table {path} has no column {lacking[0]}: a number has row, task, metric and value")
-    found = list(reader)
     for order, line in enumerate(found, 1):
         if None in line or None in line.values():
             raise UserError(f"published table {path}, line {order} of numbers: not {counted(len(columns), 'column')}")

@@ -56,6 +56,7 @@ def test_a_metric_may_be_called_as_tables_here_call_it(tmp_path: Path) -> None:
         (f"{HEAD}\nLabels,SST-2,acc,81.5,x\n", "line 1 of numbers: not 4 columns"),
         (f"{HEAD}\nLabels,SST-2,acc,0.815\nLabels,CoLA,matthews,0\n", "no score above 1: they stand beside ours x 100"),
         (f"{HEAD}\nLabel,SST-2,acc,81.5\n", "'Labels': did you mean Label?"),
+        (f'{HEAD}\n"{"x" * 200_000}', "mine.csv cannot be read: field larger than field limit"),
         ("", "has no column row"),
         (None, "mine.csv cannot be read"),
     ],
