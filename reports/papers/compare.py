@@ -12,7 +12,7 @@ from harness.errors import UserError
 from harness.reports.papers.orderings import with_verdicts
 from harness.reports.papers.printed import (
     DELTA,
-    METRICS,
+    OURS,
     Place,
     Printed,
     answers,
@@ -166,12 +166,12 @@ def _unlike(table: Table, columns: Sequence[Column], lines: Sequence[Printed]) -
             f"The published average is over {', '.join(theirs)}, ours over {ours}: the tasks differ, so on the average "
             f"only the order of the rows is compared."
         )
-    names, other = {printed: ours for ours, printed in METRICS.items()}, []
+    other = []
     for column in own:
         found = [x for x in lines if labels(column) & named_tasks(x)]
         printed = dict.fromkeys(m for x in found if (m := x["metric"]) and not m.startswith(DELTA))
         if printed and printed_metric(column, False) not in printed:
-            theirs = [names.get(metric, metric).replace("_", " ") for metric in printed]
+            theirs = [OURS.get(metric, metric).replace("_", " ") for metric in printed]
             other.append(f"{column.label} (published {' or '.join(theirs)}, ours {column.metric.replace('_', ' ')})")
     if not other:
         return ""

@@ -26,6 +26,7 @@ METRICS = {  # ours -> the CSVs'
     "sentences_per_second": "sentences/second",
     "time_factor": "factor",
 }
+OURS = {printed: name for name, printed in METRICS.items()}
 MISMATCHED = "mismatched_"  # MNLI's second dev set: printed as a task of its own
 DELTA = "delta_"  # begins the CSVs' metric of a difference between two rows
 AVERAGES = {"Avg", "Average", "Score"}
@@ -104,8 +105,7 @@ def _own(path: Path) -> list[dict[str, str]]:
         for text in (line.get(name) for name in ("value", "std", SIZE)):
             if text and not _NUMBER.fullmatch(text):
                 raise UserError(f"published table {path}, line {order} of numbers: {text!r} is no number")
-    ours = {printed: name for name, printed in METRICS.items()}
-    scores = [number(x["value"]) for x in found if x["value"] and is_score(ours.get(x["metric"], x["metric"]))]
+    scores = [number(x["value"]) for x in found if x["value"] and is_score(OURS.get(x["metric"], x["metric"]))]
     if any(scores) and all(abs(score) <= 1 for score in scores):
         raise UserError(
             f"published table {path} has no score above 1: they stand beside ours x 100, so write 81.2 for 0.812"
