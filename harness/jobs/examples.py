@@ -21,7 +21,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.hyperparameters import Values
 from harness.jobs.augmented import augmented
-from harness.runs import Run, TaskRun
+from harness.runs import Run, RunId, TaskRun
 from harness.training import machine
 from harness.training.workspace import (
     Workspace,
@@ -69,12 +69,17 @@ def reader_of(run: Run, workspace: Workspace) -> PreTrainedTokenizerBase:
     if not run.student_name:
         return theirs
     if run.starts_from:
-        folder = workspace.runs / run.starts_from / "weights"
-        if (folder / "tokenizer.json").is_file():
-            return PreTrainedTokenizerFast.from_pretrained(folder, trust_remote_code=False)
-        return theirs
+        return reader_left(run.starts_from, workspace)
     plugin = registry.STUDENTS.get(run.student_name)
     return plugin.tokenizer(own_settings(run), theirs, _training_texts(run, workspace))
+
+
+def reader_left(run: RunId, workspace: Workspace) -> PreTrainedTokenizerBase:
+    """The tokenizer that a model reads with whose weights a run left: its own, or the teacher's."""
+    folder = workspace.runs / run / "weights"
+    if (folder / "tokenizer.json").is_file():
+        return PreTrainedTokenizerFast.from_pretrained(folder, trust_remote_code=False)
+    return teacher_tokenizer(workspace)
 
 
 def examples_of(run: TaskRun, workspace: Workspace, reader: Reader) -> Examples:

@@ -10,12 +10,16 @@ import pytest
 import torch
 
 from harness.contracts import Batch, Outputs, Want
+from harness.data.encoding import encode
 from harness.errors import UserError
 from harness.jobs.controls import ShuffledOutputs, shuffled
-from harness.jobs.imitation import StudentOutputs
+from harness.jobs.examples import examples_of, reader_left, reader_of, texts_of
+from harness.jobs.imitation import StudentOutputs, imitating
 from harness.planning.plan import resolve
 from harness.planning.request import Request
-from harness.runs import StudentRun
+from harness.procedures.born_again import BornAgainRun
+from harness.runs import Run, StudentRun, TeacherName
+from harness.students.bilstm import BiLSTM
 from harness.teaching.outputs import TeacherOutputs
 from harness.training.loop import TrainingFailure
 from tests.faults.killing import run_and_kill
@@ -24,6 +28,7 @@ from tests.results import done, records
 from tests.training.builders import a_run, examples, workspace_of
 
 STUDY = ("--study", "controls", "--tasks", "sentiment", "--inits", "every", "--seeds", "1", "--workers", "1")
+LOGITS = Want(logits=True)
 SETTINGS = ("--set", "train_examples=400", "epochs=3", "learning_rate=1e-3")
 
 
@@ -140,6 +145,26 @@ def test_one_of_an_ensembles_students_reads_pairs_as_itself(tmp_path: Path) -> N
     said = forked("run", *asked, "train_examples=32", "epochs=1", "--out", tmp_path / "out", folder=tmp_path / "said")
     (found,) = records(done(said) and tmp_path / "out", "born_again").values()
     assert found["status"] == "finished"
+
+
+def test_one_that_learned_from_other_examples_is_asked_in_its_own_words(tmp_path: Path) -> None:
+    study = ("--study", "controls", "--tasks", "sentiment", "--students", "bilstm", "--inits", "random", "--seeds", "2")
+    drawn = ("--set", "train_examples=64", "train_sample=each_seed", "epochs=1", "--out", tmp_path / "out")
+    said = forked("run", *study, "--objectives", "control_born_again", *drawn, folder=tmp_path / "said")
+    found = records(done(said) and tmp_path / "out", "born_again").values()
+    run = next(Run.read(one["specification"]) for one in found if one["specification"]["seed"] == 1)
+    assert isinstance(run, BornAgainRun)
+    more = {"runs": tmp_path / "out" / "ledger", "source": "embedded", "teacher": TeacherName("embedded")}
+    workspace = workspace_of(tmp_path, **more)
+    reader, first = reader_of(run, workspace), reader_left(run.assistant, workspace)
+    assert reader.get_vocab() != first.get_vocab()
+    everything = torch.arange(64)
+    told = imitating(run.assistant, run, workspace).of(run, examples_of(run, workspace, reader))
+    asked = examples_of(run, workspace, reader).train.batch(everything)
+    student = BiLSTM.from_pretrained(workspace.runs / run.assistant / "weights")
+    with torch.no_grad():
+        says = student(encode(texts_of(run, workspace)[0], first, "joint", 32).batch(everything), LOGITS).logits
+    torch.testing.assert_close(told(asked, LOGITS).logits, says, rtol=1e-4, atol=1e-5)
 
 
 def test_what_one_of_its_own_kind_does_not_emit_fails_its_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
