@@ -155,7 +155,7 @@ class JointObjective(nn.Module):
         return reduce(or_, (ours for ours, _ in asked)), reduce(or_, (theirs for _, theirs in asked))
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of the batch's task, and its terms by name and task, detached."""
+        """The loss of the batch's task, and its terms by name and task, both with their graph."""
         loss, terms = self.sums[batch.task](student, teacher, batch)
         return loss, {f"{name} of {batch.task}": term for name, term in terms.items()}
 
