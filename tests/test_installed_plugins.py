@@ -13,6 +13,7 @@ from harness.cli import main
 from harness.errors import UserError
 from harness.exporting.opened import model_in
 from harness.planning import filed
+from harness.planning.naming import NAME
 from harness.registry import OBJECTIVES
 from tests.test_registry import GOOD
 from tests.test_registry import own_registries as own_registries
@@ -62,7 +63,7 @@ def test_a_broken_installed_distribution_is_named(install: Callable[[str, str], 
 def test_results_of_a_plugin_that_is_installed_no_more_say_so(tmp_path: Path) -> None:
     folder = tmp_path / "gone" / "quick"
     folder.mkdir(parents=True)
-    (folder / filed.NAME).write_text(json.dumps({"plugins": [], "origins": {"loss": "/site-packages/gone/losses.py"}}))
+    (folder / NAME).write_text(json.dumps({"plugins": [], "origins": {"loss": "/site-packages/gone/losses.py"}}))
     said = "is of a plugin that is not installed here, which was in /site-packages/gone: install its distribution"
     with pytest.raises(UserError, match=f"study gone {said}"):
         filed.load_study(tmp_path, "gone", ())
@@ -83,7 +84,7 @@ def test_a_study_that_only_results_know_is_told_with_its_plugin(
 ) -> None:
     folder = tmp_path / "gone" / "quick"
     folder.mkdir(parents=True)
-    (folder / filed.NAME).write_text(
+    (folder / NAME).write_text(
         json.dumps({"plugins": files, "origins": {"loss": "/site-packages/gone/losses.py"}})
     )
     for study, said in (("gone", f"study gone {told}"), (".", "unknown study '.'"), ("other", "unknown study 'other'")):

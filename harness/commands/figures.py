@@ -14,7 +14,7 @@ from harness.commands.telling import say, tell
 from harness.errors import UserError, check_known, counted, listed, near
 from harness.files import atomic_file, check_writable
 from harness.ledger import Ledger
-from harness.planning import filed
+from harness.planning.naming import folder_of
 from harness.planning.planned import Plan
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def figures(options: Namespace) -> int:
     plan, ledger = recorded(options)
     table, study = table_of(plan, ledger), registry.STUDIES.get(plan.study)
     table = reports.with_published(table, study) if study.published else table
-    folder = Path(options.to) if options.to else filed.folder_of(ledger.out, plan) / "figures"
+    folder = Path(options.to) if options.to else folder_of(ledger.out, plan) / "figures"
     check_writable(folder, "--to")  # before anything is measured for columns
     table = columns.added(plan, ledger, table, options.columns) if options.columns else table
     widths = reports.WIDTHS if options.width == "both" else {options.width: reports.WIDTHS[options.width]}

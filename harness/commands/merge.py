@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 import shutil
@@ -33,7 +32,7 @@ from harness.files import (
 )
 from harness.folders import ARCHIVES, LOCK, MARKER, OTHERS, holds_results
 from harness.ledger import LOG, Ledger
-from harness.planning import filed
+from harness.planning import filed, naming
 from harness.runs import RunId
 from harness.runs.told import Record, metrics_of
 
@@ -172,7 +171,7 @@ class Union:
             remove(to)
         if to.is_file() and (kept := to.read_bytes()) != content:
             table = to
-            to = to.parent / filed.EARLIER / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
+            to = filed.aside(to, content)
             if not to.is_file() and (more := filed.cells_in(content) - filed.cells_in(kept)):
                 say(
                     f"plan {path} has {counted(len(more), 'cell')} that {table} has not, which the table is made by: "
@@ -186,8 +185,8 @@ class Union:
     def _place(self, source: Ledger, path: Path) -> Path:
         """Where a plan belongs, whose kind the target may spell otherwise: earlier versions did so as it was typed."""
         study, profile, kind, *rest = path.relative_to(source.out).parts
-        flags = filed.kinds(source.out / study / profile).get(kind, "")
-        there = filed.kinds(self.target.out / study / profile)
+        flags = naming.kinds(source.out / study / profile).get(kind, "")
+        there = naming.kinds(self.target.out / study / profile)
         same = [name for name, said in there.items() if said == flags]
         if flags and kind not in same:
             kind = same[0] if same else f"{kind}--{digest(flags)[:6]}" if kind in there else kind

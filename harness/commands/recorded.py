@@ -18,7 +18,7 @@ from harness.data.tasks import MEASURED, get_task
 from harness.errors import UserError, check_known, close, near
 from harness.evaluation import server_scores
 from harness.ledger import Ledger
-from harness.planning import filed, recipe, together
+from harness.planning import filed, naming, recipe, together
 from harness.planning.planned import Cell, Plan
 from harness.planning.remembered import edited
 from harness.planning.request import Request
@@ -145,7 +145,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
     table = reports.build(study, plan.profile, cells, tasks, provenance, score_of, against)
     submitted = server_scores.of_cells(plan, ledger, replays)
     before = {run: record for run in plan.first if (record := ledger.read(run))}
-    return replace(table, submitted=submitted, runs=runs, before=before, kind=filed.kind_of(plan))
+    return replace(table, submitted=submitted, runs=runs, before=before, kind=naming.kind_of(plan))
 
 
 def _of_data(plan: Plan) -> list[str]:

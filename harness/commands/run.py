@@ -25,7 +25,7 @@ from harness.executors import choosing, environment
 from harness.files import atomic_write, check_writable
 from harness.folders import check_free, holds_results
 from harness.ledger import Ledger
-from harness.planning import filed
+from harness.planning import filed, naming
 from harness.planning import plan as planning
 from harness.planning.explaining import VERDICTS, explained
 from harness.planning.planned import Plan, runs_of
@@ -104,7 +104,7 @@ def work(options: Namespace) -> Done:
             _say_cost(plan, ledger, choosing.processes(options))
         ended = _train(plan, ledger, executor, storage, options)
         say_damage(ledger)
-        done = _reported(plan, ledger, ended, options, filed.folder_of(out, plan), code)
+        done = _reported(plan, ledger, ended, options, naming.folder_of(out, plan), code)
     if options.columns:  # after the lock, which timing takes: nothing else works here meanwhile
         with _told():
             table = columns.added(plan, ledger, done.table(), options.columns)

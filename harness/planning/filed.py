@@ -1,9 +1,6 @@
-"""The plans that a folder of results holds: where each is, and how it is written.
+"""The plans that a folder of results holds: how they are written, read and found, each where `naming` says.
 
-STUDY/PROFILE is of the study as the profile has it. A request with another teacher, corpus, budget or settings is of
-another kind, in a folder below that is named after them; one of fewer or other rows, students, initialisations or tasks
-is narrowed, in a folder of its own below that of its kind. What a plan that is replaced had and the new one has not is
-set aside, so that every cell that was ever planned is found.
+What a plan that is replaced had and the new one has not is set aside: every cell that was ever planned is found.
 """
 
 from __future__ import annotations
@@ -11,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,138 +20,12 @@ from harness.errors import UserError
 from harness.files import JSON, atomic_write, digest
 from harness.folders import names
 from harness.planning import spelling
-from harness.planning.merging import parse_set
+from harness.planning.naming import EARLIER, NAME, variant_in
 from harness.planning.planned import FORMAT, Plan
 from harness.planning.request import Request
 
-NAME = "plan.json"
 SEAL = "sha256"
-EARLIER = "earlier"  # the folder of plans that were set aside
 HERE = "{results}"  # in a plan's JSON, the folder of results, wherever it is
-AXES = ("objectives", "students", "inits", "tasks", "checkpoints")
-FLAGS = ("teacher", "corpus", "seeds", "trials")  # that make another kind, as --set does
-SPELT = dict(zip(FLAGS, (spelling.teacher, spelling.corpus, lambda word, _: word, lambda word, _: word), strict=True))
-SEARCHED = "search"  # the flag that does, too
-ADDED = ("baselines", "controls")  # flags that add rows
-LONGEST = 100  # characters of a folder's name
-_STRANGE = re.compile(r"[^\w.,:+=-]", re.ASCII)
-
-
-# ---------------------------------------------------------------- where
-
-
-def folder_of(out: Path, plan: Plan | Request) -> Path:
-    """Where a plan and its table are. Raises UserError for an unknown study or profile."""
-    base = out / plan.study / plan.profile
-    if isinstance(plan, Plan):
-        return base / plan.variant
-    kind, narrowed = names_of(plan)
-    return base / kind_in(base, kind, flags_of(plan)) / narrowed
-
-
-def kind_in(base: Path, kind: str, flags: str) -> str:
-    """What the folder of a kind is called in that of a profile: of earlier versions, as its flags were typed."""
-    if flags and (not (base / kind).exists() or _of_a_place(base / kind, flags)):
-        return next((name for name, said in kinds(base).items() if said == flags), kind)
-    return kind
-
-
-def kinds(base: Path) -> dict[str, str]:
-    """The folder of each kind of a profile -> its flags, as they are called now."""
-    return {folder.name: _flags_then(folder)[1] for folder in sorted(base.glob("*=*")) if not narrows(folder.name)}
-
-
-def _of_a_place(folder: Path, flags: str) -> bool:
-    """Whether an earlier version named it by these flags for a place that is called as what they mean by name."""
-    if not {"--teacher", "--corpus"} & {*shlex.split(flags)}:
-        return False
-    said, meant = _flags_then(folder)
-    return flags == said != meant
-
-
-def _flags_then(folder: Path) -> tuple[str, str]:
-    """(a kind's flags by its first plan or its name, what they are called now)."""
-    told: JSON = {}
-    for path in sorted(folder.glob(f"**/{NAME}"))[:1]:
-        with suppress(OSError, ValueError, RecursionError):
-            told = json.loads(path.read_bytes())
-    said = [spelling.setting(word) for word in shlex.split(told.get("flags") or flags_named(folder.name))]
-    plugin = told.get("teacher")
-    # What is called as one of ours had that one's name alone.
-    taken = {
-        "--teacher": spelling.is_teacher if plugin == registry.HUB else None,
-        "--corpus": spelling.is_corpus if "/" in told.get("corpus", "") else None,
-    }
-    pairs = [(word, taken.get(before)) for before, word in zip(["", *said], said, strict=False)]
-    return shlex.join(said), shlex.join(f"./{word}" if is_name and is_name(word) else word for word, is_name in pairs)
-
-
-def kind_of(plan: Plan) -> str:
-    """What a plan is beside its profile, but for what it is narrowed to."""
-    return "/".join(part for part in plan.variant.split("/") if not narrows(part))
-
-
-def names_of(request: Request) -> tuple[str, str]:
-    """(the name of its kind, that of what it is narrowed to); "" where the profile says the same."""
-    study = registry.STUDIES.get(request.study)
-    profile = study.profile(request.profile)
-    whole = {"objectives": [row.name for row in study.rows], "students": profile.students or study.students}
-    whole |= {"inits": profile.inits, "tasks": profile.tasks}
-    narrowed = {}
-    for axis in AXES:
-        words = sorted(map(spelling.NAMED.get(axis, spelling.last), getattr(request, axis) or ()))
-        if words and words != sorted(whole.get(axis, ())):
-            narrowed[axis] = words
-    narrowed |= {name: ["yes"] for name in ADDED if getattr(request, name)}
-    return _name(_kind(request)), _name(narrowed)
-
-
-def _kind(request: Request) -> dict[str, list[str]]:
-    """Flag or setting -> its words, where the profile says otherwise."""
-    profile = registry.STUDIES.get(request.study).profile(request.profile)
-    own: dict[str, Any] = {name: getattr(profile, name) for name in FLAGS}
-    asked = {name: getattr(request, name) for name in own} | {"teacher": request.teacher or None}
-    words = {name: word for name, word in asked.items() if word is not None and word != own[name]}
-    kind = {
-        name: [SPELT[name](each, own[name]) for each in ([str(word)] if isinstance(word, (str, int)) else sorted(word))]
-        for name, word in words.items()
-    }
-    kind |= {SEARCHED: sorted(map(spelling.setting, request.search))} if request.search else {}
-    fixed = map(spelling.setting, request.overrides)
-    return kind | {key: [spelling.last(value)] for key, value in sorted(parse_set(fixed).items())}
-
-
-def flags_of(request: Request) -> str:
-    """The flags that a request's kind is asked for by, as they are typed; "" where the profile says the same."""
-    return _typed(_kind(request))
-
-
-def flags_named(kind: str) -> str:
-    """The same by the name of a folder; "" where that is cut or not as the flags were."""
-    parts = [part.partition("=") for part in kind.split("--")]
-    if not all(equals for _, equals, _ in parts):
-        return ""
-    apart = dict.fromkeys(FLAGS, ",") | {SEARCHED: r",(?=[\w.]+=)"}  # "a=1,2,b=3..4" are two that are searched
-    return _typed({flag: re.split(apart[flag], word) if flag in apart else [word] for flag, _, word in parts})
-
-
-def _typed(kind: Mapping[str, Sequence[str]]) -> str:
-    flags = (*FLAGS, SEARCHED)
-    words = [word for flag in flags if flag in kind for word in (f"--{flag}", *kind[flag])]
-    settings = [f"{key}={value}" for key, values in kind.items() if key not in flags for value in values]
-    return shlex.join([*words, *(["--set", *settings] if settings else [])])
-
-
-def narrows(name: str) -> bool:
-    return name.partition("=")[0] in (*AXES, *ADDED) or name == EARLIER
-
-
-def _name(words: Mapping[str, Sequence[str]]) -> str:
-    """ "inits=every--tasks=mrpc,sst2"; with a hash where it would be too long, or would hold strange characters."""
-    whole = "--".join(f"{flag}={','.join(values)}" for flag, values in words.items())
-    name = _STRANGE.sub("-", whole)
-    parted = any("--" in value for values in words.values() for value in values)
-    return name if name == whole and len(name) <= LONGEST and not parted else f"{name[:LONGEST]}--{digest(whole)[:6]}"
 
 
 # ---------------------------------------------------------------- writing and reading
@@ -167,18 +37,15 @@ def keep(out: Path, plan: Plan) -> Plan:
     Only the holder of the ledger's lock may.
     Files that lie below or beside the folder of results are told by where they lie from there.
     """
-    kind, narrowed = kind_of(plan), [part for part in plan.variant.split("/") if narrows(part)]
     base = out / plan.study / plan.profile
-    kind = kind_in(base, kind, plan.flags)
-    kind += f"--{digest(plan.flags)[:6]}" * _of_a_place(base / kind, plan.flags)
     # What holds the results, too, is another after every run.
     results = Path(os.path.realpath(out))
     read = {place: said for place, said in plan.read.items() if not results.is_relative_to(os.path.realpath(place))}
-    plan = replace(plan, variant="/".join(filter(None, (kind, *narrowed))), read=read)
-    folder = folder_of(out, plan)
+    plan = replace(plan, variant=variant_in(base, plan), read=read)
     told = _with_places(plan.to_json(), lambda field, text: _stored(plan, field, text, Path(os.path.abspath(out))))
-    _set_aside(folder / NAME, {cell.id for cell in plan.cells})
-    atomic_write(folder / NAME, _sealed(told))
+    path = base / plan.variant / NAME
+    _set_aside(path, {cell.id for cell in plan.cells})
+    atomic_write(path, _sealed(told))
     return plan
 
 
@@ -217,7 +84,12 @@ def _set_aside(path: Path, cells: set[str]) -> None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):  # there is none, or none that can be read
         return
     if lost:
-        atomic_write(path.parent / EARLIER / f"{hashlib.sha256(raw).hexdigest()[:16]}.json", raw)
+        atomic_write(aside(path, raw), raw)
+
+
+def aside(path: Path, content: bytes) -> Path:
+    """Where a plan lies that gave way to another at `path`."""
+    return path.parent / EARLIER / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
 
 
 def read(path: Path, out: Path) -> Plan:

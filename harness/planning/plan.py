@@ -16,7 +16,7 @@ from harness.contracts import Hyperparameter, TableRow, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
-from harness.planning.filed import flags_of, names_of
+from harness.planning.naming import flags_of, names_of
 from harness.planning.planned import Cell, Plan, called, declaration_of, waited_for
 from harness.planning.prerequisites import ELSEWHERE, Prerequisites, apart, own_name
 from harness.planning.reading import unseen

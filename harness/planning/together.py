@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.errors import UserError, near
 from harness.files import checksums, content_of
-from harness.planning import filed, spelling
+from harness.planning import filed, naming, spelling
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
 from harness.planning.teachers import by_task
@@ -31,9 +31,9 @@ def recorded(out: Path, request: Request) -> Plan:
     nothing, or not what is asked for.
     """
     filed.load_study(out, request.study, request.plugins)
-    folder = filed.folder_of(out, request)
+    folder = naming.folder_of(out, request)
     try:
-        plan = _of_teacher({"": filed.read(folder / filed.NAME, out)}, request)[""]
+        plan = _of_teacher({"": filed.read(folder / naming.NAME, out)}, request)[""]
     except FileNotFoundError:
         plans = _of_teacher({path.parent.name: filed.read(path, out) for path in _of_kind(out, request)}, request)
         plan = _narrowed(_together(list(plans.values())), request)
@@ -170,10 +170,10 @@ def _of_kind(out: Path, request: Request) -> list[Path]:
     A request that says no kind is of the only one that there is, or that has all of what it is narrowed to.
     """
     base = out / request.study / request.profile
-    kind = filed.kind_in(base, filed.names_of(request)[0], filed.flags_of(request))
-    folders = [base, *(path for path in sorted(base.glob("*")) if path.is_dir() and not filed.narrows(path.name))]
+    kind = naming.kind_in(base, naming.names_of(request)[0], naming.flags_of(request))
+    folders = [base, *(path for path in sorted(base.glob("*")) if path.is_dir() and not naming.narrows(path.name))]
     kinds = {folder: found for folder in folders if (found := _plans_in(folder))}
-    if not kind and len(kinds) > 1 and any(getattr(request, axis) for axis in filed.AXES):
+    if not kind and len(kinds) > 1 and any(getattr(request, axis) for axis in naming.AXES):
         kinds = {folder: plans for folder, plans in kinds.items() if _has_all(out, plans, request)} or kinds
     if (base / kind) in kinds:
         return kinds[base / kind]
@@ -181,7 +181,7 @@ def _of_kind(out: Path, request: Request) -> list[Path]:
         return next(iter(kinds.values()))
     what = f"study {request.study} has no results of profile {request.profile}"
     if kinds:
-        asked = f" with {filed.flags_of(request)}" if kind else " as it stands"
+        asked = f" with {naming.flags_of(request)}" if kind else " as it stands"
         said = "; and ".join(_said(out, folder, plans) for folder, plans in kinds.items())
         which = "these" if len(kinds) == 1 else "those of one"
         raise UserError(f"{what}{asked} in {out}, but {said}: give {which}")
@@ -209,14 +209,14 @@ def _said(out: Path, folder: Path, plans: Sequence[Path]) -> str:
     with suppress(UserError):
         if flags := filed.read(plans[0], out).flags:
             return f"with {flags}"
-    flags = filed.flags_named(folder.name)
+    flags = naming.flags_named(folder.name)
     return f"with {flags}" if flags else f"with the flags that made {folder.relative_to(out)}"
 
 
 def _plans_in(folder: Path) -> list[Path]:
     """That of the whole, if there is one, and those that are narrowed."""
-    below = [path / filed.NAME for path in sorted(folder.glob("*")) if filed.narrows(path.name)]
-    return [path for path in (folder / filed.NAME, *below) if path.exists()]
+    below = [path / naming.NAME for path in sorted(folder.glob("*")) if naming.narrows(path.name)]
+    return [path for path in (folder / naming.NAME, *below) if path.exists()]
 
 
 # ---------------------------------------------------------------- several as one
@@ -226,7 +226,7 @@ def _together(plans: Sequence[Plan]) -> Plan:
     """What the plans of one kind say together. Of a place in the table that several have, the first decides."""
     whole, *others = plans
     if others:
-        whole = replace(whole, variant=filed.kind_of(whole))
+        whole = replace(whole, variant=naming.kind_of(whole))
     for plan in others:
         if _of_another_version(whole, plan):
             continue

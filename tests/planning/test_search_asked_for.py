@@ -9,7 +9,7 @@ import pytest
 
 import harness
 from harness.errors import UserError
-from harness.planning.filed import flags_named, names_of
+from harness.planning.naming import flags_named, names_of
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan, trials_of
 from harness.planning.request import Request

@@ -14,7 +14,7 @@ import torch
 from harness.errors import UserError
 from harness.ledger import Ledger
 from harness.planning.explaining import explained
-from harness.planning.filed import names_of
+from harness.planning.naming import names_of
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.recipe import recipes_before

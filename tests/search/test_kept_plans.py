@@ -14,7 +14,8 @@ import pytest
 from harness import registry
 from harness.errors import UserError
 from harness.ledger import Ledger
-from harness.planning.filed import every, flags_named, flags_of, folder_of, keep, read
+from harness.planning.filed import every, keep, read
+from harness.planning.naming import flags_named, flags_of, folder_of
 from harness.planning.plan import resolve
 from harness.planning.spelling import ambiguous
 from harness.planning.together import recorded
