@@ -80,7 +80,7 @@ def _set_aside(path: Path, cells: set[str]) -> None:
     """Keep the plan that is replaced, if it has cells that are none of these."""
     try:
         raw = path.read_bytes()
-        lost = {cell["id"] for cell in json.loads(raw)["cells"]} - cells
+        lost = {cell["id"] for cell in _unsealed(raw)["cells"]} - cells
     except (OSError, ValueError, KeyError, TypeError, RecursionError):  # there is none, or none that can be read
         return
     if lost:

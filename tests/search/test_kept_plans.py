@@ -297,6 +297,15 @@ def test_what_a_plan_replaces_is_set_aside(tmp_path: Path) -> None:
     assert len(every(out)[0]) == 2, "a plan that has all cells of the one before replaces it"
 
 
+def test_a_damaged_plan_is_replaced_and_not_set_aside(tmp_path: Path) -> None:
+    """Beside the new one it would be told for ever, though the command that is to write it again was given."""
+    plan = kept(tmp_path, tasks=["entailment"], objectives=["vanilla_kd"])
+    path = folder_of(tmp_path, plan) / "plan.json"
+    path.write_text(path.read_text().replace(plan.cells[0].id, "0" * 16))
+    keep(tmp_path, plan)
+    assert [found.cells for found in every(tmp_path)[0]] == [plan.cells] and not every(tmp_path)[1]
+
+
 def test_an_older_folder_is_read_as_it_was(tmp_path: Path) -> None:
     """Until now any request was written to STUDY/PROFILE, with absolute paths."""
     out, plan = tmp_path / "out", resolve(asked(tasks=["entailment"], seeds=2))
