@@ -54,8 +54,9 @@ ELSEWHERE = tuple(f"{owner}." for owner in OWNERS)  # begin settings of the runs
 class Prerequisites:
     """The runs that must exist before those of a cell, in `first`.
 
-    used are the overrides that reached one of them since a cell was added. teachers: how many of a task there are, one
-    for each seed of its cells where it is not 1. teacher_of: the teacher of a task, or of a corpus.
+    used: the settings, by the names that overrides give them, that act in what was added since the last cell.
+    teachers: how many of a task there are, one for each seed of its cells where it is not 1. teacher_of: the teacher
+    of a task, or of a corpus.
     """
 
     def __init__(self, asked: ResolvedRequest, defaults: Hyperparameters):
@@ -178,24 +179,19 @@ class Prerequisites:
         for layer in self._given("multi_task", of_row):
             settings |= {key: merging.check(key, value, JOINT_TRAINING) for key, value in layer.items()}
         nothing = merging.idle(settings)
-        self.used |= {f"multi_task.{name}" for name in JOINT_TRAINING.keys() - merging.unused(settings)} & set(
-            self.overrides
-        )
+        self.used |= {f"multi_task.{name}" for name in JOINT_TRAINING.keys() - merging.unused(settings)}
         settings |= {name: TRAINING[name].default for name in nothing}
         return Settings(settings | {name: value for name, value in of_cell.items() if "." in name})
 
     def _teaching(self, shared: Mapping[str, object], recipe: Mapping[str, object], answers: bool) -> Settings:
         """The settings of fine-tuning the teacher; those called "teacher.NAME" have no effect where it answers."""
         settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
-        given = {name: shared[name] for name in SHARED if shared.get(name) is not None}
-        given |= dict(recipe)
-        own = Settings(shared).of("teacher")
+        own = {} if answers else Settings(shared).of("teacher")
         own.pop("seeds", None)
-        given |= {} if answers else own
+        given = {name: shared[name] for name in SHARED if shared.get(name) is not None} | dict(recipe) | own
         settings |= {key: merging.check(key, value, TRAINING) for key, value in given.items()}
         nothing = merging.idle(settings)
-        acting = set() if answers else own.keys() - merging.unused(settings)
-        self.used |= {f"teacher.{name}" for name in acting} & set(self.overrides)
+        self.used |= {f"teacher.{name}" for name in own.keys() - merging.unused(settings)}
         return Settings({**settings, **{name: TRAINING[name].default for name in nothing}})
 
     def augmented(self, run: Augmented) -> tuple[Augmented, list[RunId]]:
@@ -273,7 +269,7 @@ class Prerequisites:
         settings |= {name: GENERAL_TRAINING[name].default for name in nothing}
         nothing |= set() if settings["text"] == "masked" else ON_MASKED_TEXT
         nothing |= merging.unused(settings)
-        self.used |= {f"general.{name}" for name in settings.keys() - nothing} & set(self.overrides)
+        self.used |= {f"general.{name}" for name in settings.keys() - nothing}
         return Settings(settings)
 
     def corpus_own(self, student: Any, of_row: Mapping[str, object]) -> Hyperparameters:
