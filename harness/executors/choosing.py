@@ -24,7 +24,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")  # as containers see it: microseconds of 
 def executor(options: Namespace) -> Callable[[Path], Any]:
     """What starts the executor, given the folder of results. Raises UserError for flags that do not go together."""
     measures = _measures(options)
-    limit = _seconds("--run-timeout", options.run_timeout)
+    limit = _seconds(options.run_timeout)
     if options.executor == "local":
         for name in ("address", "cpus_per_run", "gpus_per_run", "shared_out"):
             if getattr(options, name) is not None and getattr(options, name) is not False:
@@ -94,11 +94,12 @@ def _amount(flag: str, asked: float | None, default: float) -> float:
     return amount
 
 
-def _seconds(flag: str, asked: str | None) -> float | None:
+def _seconds(asked: str | None) -> float | None:
+    """Those of --run-timeout."""
     if asked is None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", asked)
     seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]] if found else 0.0
     if not 0 < seconds < math.inf:
-        raise UserError(f"{flag} is a number of seconds, or such as 30m, 2h or 1d, not {asked!r}")
+        raise UserError(f"--run-timeout is a number of seconds, or such as 30m, 2h or 1d, not {asked!r}")
     return seconds

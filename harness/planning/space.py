@@ -37,7 +37,7 @@ def size(space: Space) -> int | None:
     return math.prod(map(len, space.values())) if is_grid(space) else None
 
 
-def chooses(space: Space, trials: int, sampler: str = "") -> bool:
+def chooses(space: Space, trials: int, sampler: str) -> bool:
     """True if a search may find another setting than the one that is declared first."""
     how = sampler or default_sampler(space)
     return bool(space) and size(space) != 1 and (trials > 1 or how != "grid")
