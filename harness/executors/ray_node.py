@@ -23,7 +23,7 @@ import ray
 from filelock import FileLock
 
 from harness.errors import UserError
-from harness.executors import environment, temporary
+from harness.executors import environment, gpus, temporary
 from harness.executors.process import Attempt
 from harness.executors.ray_depot import CHUNK, stamps_of
 from harness.executors.worker import DEATHS, attempt
@@ -61,9 +61,8 @@ def train(session: Session, run: str, specification: Any, workspace: Workspace, 
     """
     environment.prepare()
     if not ray.get_gpu_ids():  # Ray hides no GPU from a task that asked for none
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    kind = functools.partial(SharedNode, Path(session.shared)) if session.shared else Node
-    node = kind(session.depot, session.name, workspace, run)
+        os.environ[gpus.VISIBLE] = ""
+    node = (SharedNode if session.shared else Node)(session, workspace, run)
 
     def work() -> Message:
         if session.code != code_here():
@@ -120,9 +119,9 @@ def ask(answer: Any) -> Any:
 class Node:
     """The files of one driver that this node has, at the same places below `folder` as they have on its machine."""
 
-    def __init__(self, depot: Any, session: str, workspace: Workspace, run: str):
-        self.depot, self.workspace, self.run = depot, workspace, run
-        self.folder = folder_of(session)
+    def __init__(self, session: Session, workspace: Workspace, run: str):
+        self.session, self.depot, self.workspace, self.run = session, session.depot, workspace, run
+        self.folder = folder_of(session.name)
         self.exchange: Node | None = self  # how the run shares the cache
         self._sent: Stamp | None = None  # the checkpoint that the driver has
         self._next = 0.0  # when another may be sent
@@ -251,13 +250,14 @@ class Node:
 class SharedNode(Node):
     """A node that sees the driver's folder of results: what is below it is read and written in its place."""
 
-    def __init__(self, out: Path, depot: Any, session: str, workspace: Workspace, run: str):
-        super().__init__(depot, session, workspace, run)
-        self.out, self.mark, self.session, self.exchange = out, mark_of(out, session), session, None
+    def __init__(self, session: Session, workspace: Workspace, run: str):
+        super().__init__(session, workspace, run)
+        self.out, self.exchange = Path(session.shared), None
 
     def fetch_all(self, parts: Sequence[str]) -> Workspace:
         """As of any node. Raises UserError where it does not see the driver's folder."""
-        if not self.mark.is_file() or self.mark.read_text() != self.session:
+        mark = mark_of(self.out, self.session.name)
+        if not mark.is_file() or mark.read_text() != self.session.name:
             raise UserError(
                 f"node {platform.node()} does not see the folder of results at {self.out}: --shared-out is for one "
                 "that every node has at this place"

@@ -368,7 +368,8 @@ def test_nodes_of_a_cluster_get_the_files(tmp_path: Path, monkeypatch: pytest.Mo
     assert str(tmp_path / "a.csv") in parts
     monkeypatch.setattr(ray_node, "ask", lambda answer: answer)
     monkeypatch.setattr(ray_node, "folder_of", lambda session: tmp_path / "nodes" / session)
-    node = ray_node.Node(Near(Depot(str(tmp_path / "out"))), "a", workspace, "run")
+    session = ray_node.Session(Near(Depot(str(tmp_path / "out"))), "a", "", None)
+    node = ray_node.Node(session, workspace, "run")
     here = node.fetch_all([part for part in parts if part.endswith("a.csv")])
     (tmp_path / "a.csv").unlink()
     own.recall(here.declared)

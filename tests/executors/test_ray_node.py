@@ -16,7 +16,7 @@ from harness.errors import UserError
 from harness.executors import ray_depot, ray_node
 from harness.executors.ray_cluster import _absolute, _parts
 from harness.executors.ray_depot import Depot, stamps_of
-from harness.executors.ray_node import Node, SharedNode, as_told
+from harness.executors.ray_node import Node, Session, SharedNode, as_told
 from harness.jobs import corpus
 from harness.ledger import CHECKPOINT
 from harness.runs import CorpusDistillationRun, PretrainingRun, TeacherName
@@ -56,7 +56,8 @@ def workspace_of(out: Path, argument: str = "", **more: Any) -> Workspace:
 
 
 def node_of(tmp_path: Path, name: str = "a", **more: Any) -> Node:
-    return Node(Near(Depot(str(tmp_path / "out"))), name, workspace_of(tmp_path / "out", **more), "run")
+    session = Session(Near(Depot(str(tmp_path / "out"))), name, "", None)
+    return Node(session, workspace_of(tmp_path / "out", **more), "run")
 
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:
@@ -148,7 +149,7 @@ def test_what_is_below_a_shared_folder_of_results_stays_in_its_place(tmp_path: P
     out, data = tmp_path / "out", write(tmp_path / "data", {"a.tsv": b"text"})
     workspace = workspace_of(out, source=str(data))
     near = Near(Depot(str(out)))
-    node = SharedNode(out, near, "s", workspace, "run")
+    node = SharedNode(Session(near, "s", "", None, str(out)), workspace, "run")
     with pytest.raises(UserError, match=r"does not see the folder of results at .* --shared-out is for"):
         node.fetch_all([])
     write(out, {".seen-s.tmp": b"s", "ledger/before/weights/model": b"weights", f"ledger/run/{CHECKPOINT}": b"so far"})
