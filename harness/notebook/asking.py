@@ -11,8 +11,7 @@ from typing import Any
 
 from harness.cli import arguments_of, parser
 from harness.errors import UserError, check_known, check_path
-from harness.files import check_writable
-from harness.ledger import Ledger
+from harness.notebook.data import folder_in
 from harness.notebook.written import files_of, named
 from harness.plugin_code import check_unchanged
 from harness.registry import load_file
@@ -46,7 +45,7 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
             (files if isinstance(plugin, (str, os.PathLike)) else objects).append(plugin)
         for path in files:
             load_file(path)
-        folder = _plugins(Path(given.get("out", known["out"].default))) if command == "run" else None
+        folder = folder_in(Path(given.get("out", known["out"].default)), "plugins") if command == "run" else None
         said = (value for name, value in given.items() if name != "out")  # a folder may be called as a plugin
         files += files_of([*map(named, objects), *said], folder)
         check_unchanged(files)
@@ -58,18 +57,14 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
 def _refuse_data(name: str, value: Any) -> None:
     """Raise UserError for data held in memory where the command line has a word; they are not shown."""
     tasks = name == "tasks"
+    if not (tasks or isinstance(value, Mapping)):
+        return
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else [value]
-    for part in parts if tasks or isinstance(value, Mapping) else ():
+    for part in parts:
         if isinstance(part, Iterable) and not isinstance(part, (str, os.PathLike)):
             takes = "names, NAME=FILE and {NAME: FILE}" if tasks else "text and numbers"
             rather = ": give data in memory to harness.distil, or write them into a CSV" if tasks else ""
             raise UserError(f"{name} takes {takes}, not a {type(part).__name__}{rather}")
-
-
-def _plugins(out: Path) -> Path:
-    """Where plugin files are kept in a folder of results, which is made."""
-    check_writable(out)
-    return Ledger(out, create=True).out / "plugins"
 
 
 def signature(command: str) -> inspect.Signature:

@@ -32,13 +32,17 @@ def written(train: Any, out: Path) -> Any:
         return str(train) if known else f"{NAME}={train}"
     splits = train if isinstance(train, Mapping) else {"train": train}
     files = {str(split): _lines(split, rows) for split, rows in splits.items()}
-    check_writable(out)
-    named = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:12]
-    folder = Ledger(out, create=True).out / "data" / named
+    folder = folder_in(out, "data") / hashlib.sha256(json.dumps(files).encode()).hexdigest()[:12]
     for split, text in files.items():
         if not (folder / f"{split}.jsonl").is_file():
             atomic_write(folder / f"{split}.jsonl", text.encode())
     return f"{NAME}={folder}"
+
+
+def folder_in(out: Path, name: str) -> Path:
+    """The folder of this name in one of results, which is made if it is not there."""
+    check_writable(out)
+    return Ledger(out, create=True).out / name
 
 
 def _lines(split: Any, rows: Any) -> str:
