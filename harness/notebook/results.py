@@ -36,14 +36,14 @@ UNFINISHED = {"failed": "failed", "impossible": "cannot be", "waiting": "is unfi
 
 
 class Shown(str):
-    """Text that a notebook shows as a table. In a shell and in print it is itself."""
+    """Text that a notebook shows as it is, or as a table. In a shell and in print it is itself."""
 
-    html = ""
+    html: str | None = None
 
     def __repr__(self) -> str:
         return str(self)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return self.html
 
 
@@ -72,7 +72,7 @@ class Results:
     def __repr__(self) -> str:
         return repr(self.table)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return self.table._repr_html_()
 
     def to_pandas(self, wide: bool = False) -> pandas.DataFrame:

@@ -14,11 +14,12 @@ from typing import Any
 
 import pandas
 import pytest
+from IPython.core.formatters import DisplayFormatter
 from matplotlib.figure import Figure
 
 import harness
 from harness.ledger import Ledger
-from harness.notebook.results import Results
+from harness.notebook.results import Results, Shown
 from tests.conftest import Harness, environment
 from tests.results import table_folder
 
@@ -49,6 +50,11 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def found(out: Path) -> Results:
     return harness.run("objectives_vs_init", out=out, **ASKED)
+
+
+def test_text_that_is_no_table_is_shown_in_a_notebook() -> None:
+    shown, _ = DisplayFormatter().format(Shown("2 cells"))
+    assert shown == {"text/plain": "2 cells"}, "an empty table would be shown in its place"
 
 
 def test_the_table_is_the_commands_and_a_second_call_trains_nothing(
