@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from harness import registry
 from harness.contracts import Task
 from harness.data.tables import dataset_rows
@@ -46,15 +48,24 @@ def folder_in(out: Path, name: str) -> Path:
 
 
 def _lines(split: Any, rows: Any) -> str:
-    found = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(split, rows))
+    found = "".join(json.dumps(row, ensure_ascii=False, default=_plain) + "\n" for row in _rows(split, rows))
     if not found:
         raise UserError(f"there are no examples in {split}")
     return found
 
 
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise UserError(f"an example holds {value!r}, a {type(value).__name__}, where text or a number is wanted")
+
+
 def _rows(split: Any, rows: Any) -> Iterator[dict[str, Any]]:
     """The examples as dictionaries, with the names of classes where a datasets.Dataset has them."""
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # of pandas
+        if twice := [*rows.columns[rows.columns.duplicated()]]:
+            raise UserError(f"the frame has two columns {twice[0]!r}: call one of them otherwise")
         yield from json.loads(rows.to_json(orient="records"))
         return
     if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes)):

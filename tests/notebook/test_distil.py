@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import datasets
+import numpy as np
 import pandas
 import pytest
 
@@ -87,9 +88,16 @@ def test_pairs_have_the_columns_of_pairs(tmp_path: Path) -> None:
     }
 
 
+def test_labels_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+    folder = written(zip(["a", "b"], np.array([0, 1]), strict=True), tmp_path / "out").partition("=")[2]
+    assert [json.loads(line)["label"] for line in (Path(folder) / "train.jsonl").read_text().splitlines()] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("train", "said"),
     [
+        ([("a", b"1")], "holds b'1', a bytes, where text or a number is wanted"),
+        (pandas.DataFrame([("a", "b", 1)], columns=["text", "text", "label"]), "two columns 'text'"),
         ([], "no examples in train"),
         (["text"], "example 1 is .* not 'text'"),
         (7, "not 7"),
