@@ -320,7 +320,7 @@ def _answers(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=LOOK).close()
-    except OSError:
+    except (OSError, UnicodeError):  # the second of what can be no host's name
         return False
     return True
 

@@ -14,7 +14,7 @@ pytest.importorskip("ray")
 from harness.data import corpora
 from harness.errors import UserError
 from harness.executors import ray_depot, ray_node
-from harness.executors.ray_cluster import _absolute, _parts
+from harness.executors.ray_cluster import _absolute, _check_address, _parts
 from harness.executors.ray_depot import Depot, stamps_of
 from harness.executors.ray_node import Node, Session, SharedNode, as_told
 from harness.jobs import corpus
@@ -293,6 +293,12 @@ def test_a_full_disk_of_the_driver_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "ledger").write_text("no folder")
     with pytest.raises(UserError, match="cannot be written"):
         Depot(str(tmp_path)).write(str(tmp_path / "ledger" / "run" / "weights"), "sender", "model", 0, b"1")
+
+
+@pytest.mark.parametrize("host", ["head..example", "h" * 64])
+def test_what_can_be_no_host_is_refused(host: str) -> None:
+    with pytest.raises(UserError, match="no Ray cluster answers at"):
+        _check_address(f"{host}:6379")
 
 
 def test_errors_speak_of_the_drivers_paths(tmp_path: Path) -> None:
