@@ -127,7 +127,7 @@ class Cells:
         )
         refused = "" if labelled else f"{row.name} is fine-tuned on labels, and is to do without"
         if self.add(choice, task, run, refused, size=size_of(self.asked.examined(source, task))):
-            self.used |= set(choice.fixed) - merging.unused(choice.settings)
+            self.use(choice, task, set())
 
     # ------------------------------------------------------------ what procedures ask
 

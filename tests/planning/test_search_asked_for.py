@@ -40,6 +40,13 @@ def test_they_take_the_place_of_what_the_study_searches() -> None:
     assert {trials_of(cell) for cell in plan.cells} == {3}
 
 
+def test_they_are_tried_of_a_checkpoint_too(checkpoint: Path) -> None:
+    plan = resolve(asked("weight_decay=0,0.1", objectives=["mine"], checkpoints=[f"mine={checkpoint}"]))
+    assert space(plan).keys() == {"learning_rate", "weight_decay"}
+    with pytest.raises(UserError, match="setting 'pruner' has no effect"):
+        resolve(asked(objectives=["mine"], checkpoints=[f"mine={checkpoint}"], overrides=["pruner=median"], trials=1))
+
+
 def test_a_trial_is_the_run_of_the_same_value_fixed() -> None:
     def first(request: Request) -> set[str]:
         plan = resolve(request)
