@@ -14,9 +14,8 @@ from harness.errors import UserError
 from harness.hyperparameters import Recipe, Values
 from harness.planning import merging
 from harness.planning.prerequisites import ELSEWHERE, own_name
-from harness.planning.request import ResolvedRequest, Variant
+from harness.planning.request import ResolvedRequest, Variant, by_another_run
 from harness.registry import STUDENTS
-from harness.runs import MULTI_TASK, PRETRAINED
 from harness.runs.settings import SHARED, TRAINING, Settings, refused_rate
 
 VECTORS = "vectors"  # the initialisation whose file is one of word vectors
@@ -69,7 +68,7 @@ class Choice:
 
     @property
     def base(self) -> str:
-        return "random" if self.kind in (PRETRAINED, MULTI_TASK) else self.init
+        return "random" if by_another_run(self.init) else self.init
 
     @property
     def own(self) -> Values:
@@ -121,7 +120,7 @@ class Choices:
                 # A file that this row alone asks for: those beside it go on.
                 choice.by_content, choice.refused = f"{choice.kind}:unknown", choice.refused or str(error)
             readable = not choice.by_content.endswith(":unknown")
-            if choice.kind not in (PRETRAINED, MULTI_TASK) and not choice.refused and readable:
+            if not by_another_run(choice.init) and not choice.refused and readable:
                 choice.refused = self.refused_start(choice, choice.init)
         return choice
 
@@ -140,14 +139,14 @@ class Choices:
         """The same choice with what a distillation on a corpus starts from: the first initialisation of its own."""
         assert choice.variant  # no teacher is distilled
         asked = self.asked.request.inits or self.asked.profile.inits or (choice.recipe.start,)
-        inits = [init for init in asked if init.partition(":")[0].strip() not in (PRETRAINED, MULTI_TASK)]
+        inits = (init for init in asked if not by_another_run(init))
         own = next(filter(choice.variant.knows, inits), "random")  # of others, another student's
         return self.choose(choice.row, choice.variant, own, choice.task, choice.procedure)
 
     def spelled(self, student: Any, init: str) -> tuple[str, str, str]:
         """(what tables call an initialisation, its one spelling, the same with a file by its content)."""
         kind, colon, argument = (part.strip() for part in init.partition(":"))
-        if kind in (PRETRAINED, MULTI_TASK):
+        if by_another_run(init):
             return init, f"{kind}{colon}{argument}", f"{kind}{colon}{argument}"
         canonical = ask(STUDENTS, student.name, "canonical_init", str, lambda: student.canonical_init(init))
         if kind not in student.file_inits:

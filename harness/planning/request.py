@@ -29,6 +29,11 @@ from harness.runs.settings import SEARCH, TEACHER_TRAINING
 MOST = 10_000  # seeds, or trials, of a cell
 
 
+def by_another_run(init: str) -> bool:
+    """Whether an initialisation is by a student that another run of ours leaves, so that the engine makes it."""
+    return init.partition(":")[0].strip() in (PRETRAINED, MULTI_TASK)
+
+
 @dataclass(frozen=True)
 class Variant:
     """A student as it is asked for: "bilstm", or with settings of its own fixed, "transformer:layers=6,...".
@@ -53,7 +58,7 @@ class Variant:
 
     def knows(self, init: str) -> bool:
         """Whether the student knows an initialisation, or the engine makes it."""
-        if init.partition(":")[0].strip() in (PRETRAINED, MULTI_TASK):
+        if by_another_run(init):
             return True
         try:
             self.plugin.canonical_init(init)
@@ -286,7 +291,7 @@ class ResolvedRequest:
         kind = row.init.partition(":")[0]
         same = [init for init in asked or () if init.partition(":")[0] == kind]
         # A start from another run of ours is no alternative to what the command line asks for.
-        return same if same or (asked and kind not in (PRETRAINED, MULTI_TASK)) else [row.init]
+        return same if same or (asked and not by_another_run(row.init)) else [row.init]
 
     def checkpoints(self) -> dict[str, str]:
         """Row -> the model that --checkpoints gives for it, a hub name or a folder; where only shapes count, all."""

@@ -8,8 +8,8 @@ from harness.contracts import TableRow, Task
 from harness.data.tasks import as_asked
 from harness.errors import UserError
 from harness.planning.planned import size_of
+from harness.planning.request import by_another_run
 from harness.procedures.base import Procedure, procedure
-from harness.runs import MULTI_TASK, PRETRAINED
 from harness.runs.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class MultiTask(Procedure):
     joint: ClassVar[bool] = True
 
     def check_init(self, row: TableRow, init: str, kind: str) -> None:
-        if kind in (MULTI_TASK, PRETRAINED):
+        if by_another_run(kind):
             raise UserError(f"row {row.name} is distilled on several tasks itself, so it cannot start from {init}")
 
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
