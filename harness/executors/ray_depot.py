@@ -15,6 +15,7 @@ from harness.runs.told import Entry
 
 CHUNK = 64 << 20  # bytes that travel at once: what Ray's object store and both processes must have room for
 BATCH = 100  # entries told at once
+ALONE = ".alone.tmp"  # what a single file is called that is put aside, as none of a folder is
 NO_PART = re.compile(r"\.exchanged\.json|\..*\.tmp|\.(.*\.)?lock|\.git")  # names of what a folder holds beside its own
 
 
@@ -83,7 +84,7 @@ class Depot:
 
     def write(self, path: str, sender: str, name: str, start: int, content: bytes) -> None:
         """Put a part of the file `name` of what becomes the folder (or, if name is "", the file) `path` aside."""
-        place = self._aside(path, sender) / (name or "file")
+        place = self._aside(path, sender) / (name or ALONE)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             with open(place, "r+b" if start else "wb") as file:
@@ -104,8 +105,8 @@ class Depot:
             if not aside.is_dir():  # Ray asks again where the answer was lost: it is kept already
                 return self.stamps(path)
             place.parent.mkdir(parents=True, exist_ok=True)
-            if (aside / "file").is_file():
-                os.replace(aside / "file", place)
+            if (aside / ALONE).is_file():
+                os.replace(aside / ALONE, place)
             elif whole:
                 if not _same(aside, place):  # otherwise two attempts made it, and somebody may read the first's
                     shutil.rmtree(place, ignore_errors=True)

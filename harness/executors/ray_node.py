@@ -25,7 +25,7 @@ from filelock import FileLock
 from harness.errors import UserError
 from harness.executors import environment, gpus, temporary
 from harness.executors.process import Attempt
-from harness.executors.ray_depot import CHUNK, stamps_of
+from harness.executors.ray_depot import ALONE, CHUNK, stamps_of
 from harness.executors.worker import DEATHS, attempt
 from harness.files import atomic_file, read_sealed, write_sealed
 from harness.ledger import CHECKPOINT, LOG, Stamp
@@ -232,9 +232,9 @@ class Node:
             aside = place.with_name(f".{place.name}.fetched.tmp")
             shutil.rmtree(aside, ignore_errors=True)
             for name in ask(self.depot.stamps.remote(path)):
-                self._copy(f"{path}/{name}" if name else path, aside / (name or "file"))
-            if (aside / "file").exists():
-                os.replace(aside / "file", place)
+                self._copy(f"{path}/{name}" if name else path, aside / (name or ALONE))
+            if (aside / ALONE).exists():
+                os.replace(aside / ALONE, place)
                 aside.rmdir()
             elif aside.exists():
                 os.replace(aside, place)

@@ -91,6 +91,15 @@ def test_files_and_folders_arrive_whole(tmp_path_factory: pytest.TempPathFactory
     assert not [p for p in tmp_path.rglob("*.tmp") if p.name != "nodes"]
 
 
+def test_a_folder_may_hold_a_file_of_any_name(tmp_path: Path) -> None:
+    content = {"file": b"text", "other": b"more"}
+    folder, node = write(tmp_path / "corpus", content), node_of(tmp_path, corpus=str(tmp_path / "corpus"))
+    here = node.fetch_all([str(folder)])
+    assert read(Path(here.corpus)) == content
+    node.send(write(here.run / "weights", content), whole=True)
+    assert read(tmp_path / "out" / "ledger" / "run" / "weights") == content
+
+
 def test_what_is_here_is_not_brought_again(tmp_path: Path) -> None:
     folder = write(tmp_path / "teacher", {"model.safetensors": b"0123456789"})
     node = node_of(tmp_path, argument=str(folder))
