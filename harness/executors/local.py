@@ -35,8 +35,10 @@ class LocalExecutor:
         self._queue: deque[Job] = deque()
         self._going: list[tuple[Attempt, Job]] = []
         self._gpus = gpus.visible()
-        self._sharing = Sharing(len(self._gpus), workers, gpus.used) if shares and self._gpus else None
-        self._workers, self._undo, self._given = workers, ExitStack(), dict[str, str]()
+        self._sharing = Sharing(len(self._gpus), workers, gpus.used)
+        if not (shares and self._gpus):
+            self._sharing.limit(workers)
+        self._undo, self._given = ExitStack(), dict[str, str]()
         self._told: deque[Message] = deque()
         self._deaths: dict[str, int] = {}
         environment.prepare()  # the driver computes a little itself
@@ -99,16 +101,13 @@ class LocalExecutor:
 
     def _have_fewer(self, run: str) -> None:
         """Let no more runs go on together than do now, of which none lacked memory."""
-        self._workers = len(self._going)
-        if self._sharing is not None:
-            self._sharing.limit(self._workers)
-        runs = "1 run goes" if self._workers == 1 else f"{self._workers} runs go"
+        workers = len(self._going)
+        self._sharing.limit(workers)
+        runs = "1 run goes" if workers == 1 else f"{workers} runs go"
         self._told.append(Noted(run, f"{runs} on at a time from here: one more lacked memory on a GPU"))
 
     def _watch(self, message: Message) -> None:
         """Find out how many runs are to share the GPUs."""
-        if self._sharing is None:
-            return
         if isinstance(message, Told) and (speed := message.entry.get("tokens_per_second")):
             self._sharing.report(message.run, speed)
         if sentence := self._sharing.look([attempt.run for attempt, _ in self._going]):
@@ -116,8 +115,7 @@ class LocalExecutor:
         self._begin_waiting()
 
     def _begin_waiting(self) -> None:
-        most = self._sharing.workers if self._sharing else self._workers
-        while self._queue and len(self._going) < most:
+        while self._queue and len(self._going) < self._sharing.workers:
             job = self._queue.popleft()
             used = [attempt.environment.get(gpus.VISIBLE, "") for attempt, _ in self._going]
             environment = gpus.least_used(self._gpus, used) | self._given

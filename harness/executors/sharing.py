@@ -35,10 +35,11 @@ class Sharing:
 
     def report(self, run: str, speed: float) -> None:
         """A run computes so many tokens a second."""
-        self._speeds.setdefault(run, []).append(speed)
+        if not self.settled:
+            self._speeds.setdefault(run, []).append(speed)
 
     def limit(self, workers: int) -> None:
-        """No more than these find room."""
+        """No more than these find room, or are asked for: nothing is to be found out."""
         self.workers, self.settled = workers, True
 
     def look(self, going: Collection[str]) -> str:
