@@ -42,7 +42,7 @@ def keep(out: Path, plan: Plan) -> Plan:
     results = Path(os.path.realpath(out))
     read = {place: said for place, said in plan.read.items() if not results.is_relative_to(os.path.realpath(place))}
     plan = replace(plan, variant=variant_in(base, plan), read=read)
-    told = _with_places(plan.to_json(), lambda field, text: _stored(plan, field, text, Path(os.path.abspath(out))))
+    told = _with_places(plan.to_json(), lambda field, text: _stored(field, text, Path(os.path.abspath(out))))
     path = base / plan.variant / NAME
     _set_aside(path, {cell.id for cell in plan.cells})
     atomic_write(path, _sealed(told))
@@ -113,10 +113,14 @@ def read(path: Path, out: Path) -> Plan:
 
 
 def _with_places(told: JSON, change: Callable[[str, str], str]) -> dict[str, Any]:
-    """A plan's JSON with every text that may tell a place changed. change: (its field, the text) -> another."""
+    """A plan's JSON with every text that may tell a place changed.
+
+    change: (its field, or the teacher that takes it, the text) -> another.
+    """
     changed = dict(told)
-    for field in ("source", "corpus", "argument"):
+    for field in ("source", "corpus"):
         changed[field] = change(field, told[field])
+    changed["argument"] = change(f"teacher {told['teacher']}", told["argument"])
     changed["plugins"] = [change("plugins", path) for path in told["plugins"]]
     if told.get("read"):
         changed["read"] = {change("read", path): said for path, said in told["read"].items()}
@@ -127,15 +131,15 @@ def _with_places(told: JSON, change: Callable[[str, str], str]) -> dict[str, Any
     if own:
         changed["declared"] = {key: {**said, "place": change("declared", said["place"])} for key, said in own}
     sources = told["checkpoints"].items()
-    changed["checkpoints"] = {key: [name, change("argument", argument)] for key, (name, argument) in sources}
+    changed["checkpoints"] = {key: [name, change(f"teacher {name}", argument)] for key, (name, argument) in sources}
     return changed
 
 
-def _stored(plan: Plan, field: str, text: str, here: Path) -> str:
+def _stored(field: str, text: str, here: Path) -> str:
     if field == "origins" and not os.path.isabs(text):  # in this distribution
         return text
     place = Path(os.path.abspath(os.path.expanduser(text)))
-    if not (text and place.is_relative_to(here.parent) and os.path.exists(place)) or _is_name(plan, field, text, place):
+    if not (text and place.is_relative_to(here.parent) and os.path.exists(place)) or _is_name(field, text, place):
         return text
     return told_from(str(place), here)
 
@@ -146,15 +150,15 @@ def told_from(place: str, out: Path) -> str:
     return f"{HERE}/{os.path.relpath(place, here)}" if Path(place).is_relative_to(here.parent) else place
 
 
-def _is_name(plan: Plan, field: str, text: str, place: Path) -> bool:
+def _is_name(field: str, text: str, place: Path) -> bool:
     """Whether the text means no place, though there is a file of that name."""
     if field == "source":
         return spelling.is_source(text)
     if field == "corpus":
         return spelling.is_corpus(text)
-    if field == "argument":
+    if field.startswith("teacher "):
         try:
-            registry.TEACHERS.get(plan.teacher)(str(place))
+            registry.TEACHERS.get(field.removeprefix("teacher "))(str(place))
         except UserError:  # this teacher takes no folder
             return True
     return False

@@ -316,19 +316,24 @@ def test_an_older_folder_is_read_as_it_was(tmp_path: Path) -> None:
     assert {cell.init for cell in recorded(out, asked(inits=["last"])).cells} == {"last"}
 
 
-def test_files_are_told_by_where_they_lie_from_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_told_by_where_they_lie_from_the_results(
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder in ("here/train", "here/embedded", "far"):
         (tmp_path / folder).mkdir(parents=True)
+    shutil.copytree(checkpoint, tmp_path / "here/model")
     monkeypatch.chdir(tmp_path / "here")
     for place in ("here/notes.txt", "far/notes.txt"):
         (tmp_path / place).write_text("A sentence is here.\n")
     plan = resolve(asked(teacher="embedded:train", objectives=["vanilla_kd"], inits=["last"]))
     files = {"a": os.path.abspath("notes.txt"), "b": str(tmp_path / "far/notes.txt")}
-    keep(Path("results"), replace(plan, corpus="notes.txt", files=files, variant=""))
+    models = {"huggingface 1": ["huggingface", "model"], "embedded 2": ["embedded", "train"]}
+    keep(Path("results"), replace(plan, corpus="notes.txt", files=files, checkpoints=models, variant=""))
     told = json.loads(Path(f"results/{STUDY}/quick/plan.json").read_text())
     assert (told["source"], told["argument"]) == ("embedded", "train"), "names, though folders are called so"
     assert told["corpus"] == told["files"]["a"] == "{results}/../notes.txt"
     assert told["files"]["b"] == files["b"], "what lies elsewhere stays there"
+    assert [argument for _, argument in told["checkpoints"].values()] == ["{results}/../model", "train"]
     monkeypatch.chdir("/")
     found = read(tmp_path / f"here/results/{STUDY}/quick/plan.json", tmp_path / "here/results")
     assert found.files == files and found.corpus == files["a"] and found.argument == "train"
