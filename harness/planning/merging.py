@@ -99,8 +99,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def searched(known: Mapping[str, Hyperparameter]) -> dict[str, Hyperparameter]:
     """The settings among those known that declare between which bounds they are searched, with these as theirs."""
-    found = {name: (h, h.search) for name, h in known.items() if h.search is not None}
-    return {name: replace(h, low=bounds[0], high=bounds[1]) for name, (h, bounds) in found.items()}
+    return {name: replace(h, low=h.search[0], high=h.search[1]) for name, h in known.items() if h.search}
 
 
 def space_of(search: Search, declared: Mapping[str, Hyperparameter], fixed: Iterable[str]) -> dict[str, Dimension]:
