@@ -19,7 +19,7 @@ from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
 from harness.planning.teachers import by_task
 from harness.rows import BASELINES, CONTROLS, TableRow
-from harness.runs import BaseTeacher, CorpusDistillationRun
+from harness.runs import BaseTeacher, CheckpointRun, CorpusDistillationRun
 
 Taken = Callable[[str], bool] | None  # whether a name is that of what is no place
 
@@ -96,13 +96,13 @@ def _check_asked(plan: Plan, request: Request) -> None:
     ]
     asked += [("--data", request.data, plan.source, spelling.is_source)] if request.data else []
     asked += [("--corpus", request.corpus, plan.corpus, spelling.is_corpus)] if request.corpus and plan.corpus else []
+    models = {cell.row: plan.source_of(cell.run).argument for cell in plan.cells if isinstance(cell.run, CheckpointRun)}
     for word in request.checkpoints:
-        row = spelling.before_equals(word)
-        if row not in plan.checkpoints:
-            raise UserError(f"no checkpoint {row!r} was planned here: {near(row, plan.checkpoints)}")
-        plugin, planned = plan.checkpoints[row]
-        model = (word.partition("=")[2] or word).removeprefix(f"{plugin}:")
-        asked += [(f"checkpoint {row}", model, planned, None)] if planned and word != row else []
+        name, equals, model = word.partition("=")
+        row = name if equals or name in models else Path(name).name
+        if row not in models:
+            raise UserError(f"no checkpoint {row!r} was planned here: {near(row, models)}")
+        asked += [(f"checkpoint {row}", model or word, models[row], None)] if word != row else []
     asked += [(f"the file of {word}", file, planned, None) for word, file, planned in _files_named(plan, request)]
     for what, word, planned, taken in asked:
         if _another(word, planned, taken):

@@ -42,7 +42,6 @@ def test_results_are_not_found_by_flags_that_did_not_make_them(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"checkpoints": ["{other}/m"]}, "checkpoint m is {one}/m in these results, not {other}/m"),
         ({"tasks": ["mine=hub:another/films"]}, "task mine is hub:one/films in these results, not hub:another/films"),
         ({"tasks": ["mine=./films"]}, "task mine is hub:one/films in these results, not ./films"),
         ({"corpus": "hub:another/texts"}, "--corpus is hub:one/texts in these results, not hub:another/texts"),
@@ -53,20 +52,34 @@ def test_results_are_not_found_by_flags_that_did_not_make_them(tmp_path: Path, m
 def test_others_of_the_same_name_are_told(tmp_path: Path, more: dict[str, Any], said: str) -> None:
     places = {part: str(tmp_path / part) for part in ("one", "other")}
     for place in places.values():
-        (Path(place) / "m").mkdir(parents=True)
-        for file in ("m/config.json", "v.bin"):
-            (Path(place) / file).write_text(place)
+        Path(place).mkdir()
+        (Path(place) / "v.bin").write_text(place)
     plan = resolve(asked(tasks=["entailment"], objectives=["vanilla_kd"], inits=["random"]))
     told = {"mine": {"place": "hub:one/films"}}
-    models = {"m": ("huggingface", f"{places['one']}/m"), "n": ("minilm", "")}
     files = {"c": f"{places['one']}/v.bin"}
-    plan = replace(plan, checkpoints=models, corpus="hub:one/texts", files=files, declared=told)
+    plan = replace(plan, corpus="hub:one/texts", files=files, declared=told)
     filled = json.loads(json.dumps(more).replace("{other}", places["other"]))
     with pytest.raises(UserError, match=re.escape(said.format(**places))):
         together._check_asked(plan, asked(**filled))
     same = json.loads(json.dumps(more).replace("{other}", places["one"]).replace("hub:another", "hub:one"))
     if "./films" not in str(same):
-        together._check_asked(plan, asked(**{"checkpoints": ["n=minilm"], **same}))
+        together._check_asked(plan, asked(**same))
+
+
+def test_a_checkpoint_is_found_by_the_flag_that_made_it_and_no_other(tmp_path: Path) -> None:
+    one, other = (
+        small_checkpoint(tmp_path / part / "m", "bert", initializer_range=width)
+        for part, width in (("a", 0.02), ("b", 1.0))
+    )
+    out, kind = tmp_path / "out", {"tasks": ["sentiment"], "objectives": ["vanilla_kd"], "inits": ["random"]}
+    for word in (f"m={one}", str(one)):
+        plan = kept(out, **kind, checkpoints=[word])
+        assert recorded(out, asked(**kind, checkpoints=[word])).cells == plan.cells
+        assert recorded(out, asked(checkpoints=["m"])).cells == plan.cells
+    with pytest.raises(UserError, match="checkpoint m is .*a/m in these results, not .*b/m"):
+        recorded(out, asked(checkpoints=[str(other)]))
+    with pytest.raises(UserError, match="no checkpoint 'n' was planned here: valid names: m"):
+        recorded(out, asked(checkpoints=[f"n={one}"]))
 
 
 def test_another_teacher_or_data_of_the_same_name_are_not_those_that_made_them(tmp_path: Path) -> None:
