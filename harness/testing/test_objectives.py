@@ -90,12 +90,18 @@ def loss_of(objective: Objective, student: Outputs, teacher: Outputs, batch: Bat
 
 
 NAMES = chosen(OBJECTIVES)
-PAIRINGS = [
-    Case(name, replace(teacher, labels=task.outputs), task)
-    for name in NAMES
-    for teacher in (TEACHER, replace(TEACHER, name="wider", width=12), replace(TEACHER, name="heads", heads=4))
-    for task in (CLASSES, SCORES, RANKED, CORPUS)
-]
+TASKS = (CLASSES, SCORES, RANKED, CORPUS)
+OTHERS = (replace(TEACHER, name="wider", width=12), replace(TEACHER, name="heads", heads=4))
+
+
+def pairing_of(name: str, task: Task, teacher: ModelInfo = TEACHER) -> Case:
+    return Case(name, replace(teacher, labels=task.outputs), task)
+
+
+PAIRINGS = [pairing_of(name, task) for name in NAMES for task in TASKS]
+# A teacher of another size, on the first task that the objective trains on: sizes and tasks have nothing in common.
+FIRST = {name: next((task for task in TASKS if not pairing_of(name, task).refusal()), CLASSES) for name in NAMES}
+PAIRINGS += [pairing_of(name, FIRST[name], teacher) for name in NAMES for teacher in OTHERS]
 # Of pairs read apart a model has a vector for each sentence, and otherwise only logits.
 APART = replace(TEACHER, pair_encoding="compare")
 PAIRINGS += [
