@@ -20,7 +20,6 @@ from tests.small_models import THREE, TWO
 from tests.teachers import fairseq_models as small
 
 MNLI, RTE, STSB, COLA = (get_task(name) for name in ("mnli", "rte", "stsb", "cola"))
-ANSWERS = [FairseqTeacher, lambda folder: FairseqTeacher(folder).convert(Path(folder) / "converted")]
 
 
 @pytest.fixture(autouse=True)
@@ -169,74 +168,75 @@ class Unknown:
     """No class that a checkpoint of fairseq has."""
 
 
-@pytest.mark.parametrize("ask", ANSWERS, ids=["teacher", "converter"])
 class TestRefusals:
-    def refused(self, ask: Any, folder: Path, *words: str) -> None:
+    """As a folder is opened, before anything else is asked of it, such as to convert it."""
+
+    def refused(self, folder: Path, *words: str) -> None:
         with pytest.raises(UserError) as caught:
-            ask(str(folder))
+            FairseqTeacher(str(folder))
         for word in words:
             assert word in str(caught.value), str(caught.value)
         assert "\n" not in str(caught.value)
 
     @pytest.mark.parametrize("place", ["model", "extra_state", "args"])
     @pytest.mark.parametrize("zipped", [True, False])
-    def test_code_is_refused_without_running_it(self, ask: Any, place: str, zipped: bool, tmp_path: Path) -> None:
+    def test_code_is_refused_without_running_it(self, place: str, zipped: bool, tmp_path: Path) -> None:
         harmful = Harmful(tmp_path / "ran")
         held = {"model": {"weight": harmful}, "args": Namespace(**small.arguments(data=harmful))}
         small.save(tmp_path, zipped=zipped, **{place: held.get(place, harmful)})
-        self.refused(ask, tmp_path, "model.pt", "more than data (", "open)", "could run code")
+        self.refused(tmp_path, "model.pt", "more than data (", "open)", "could run code")
         assert not (tmp_path / "ran").exists()
 
-    def test_code_behind_a_class_that_is_let_through(self, ask: Any, tmp_path: Path) -> None:
+    def test_code_behind_a_class_that_is_let_through(self, tmp_path: Path) -> None:
         """A Namespace's attributes are data too."""
         small.save(tmp_path, with_arguments(anything={"deep": [Harmful(tmp_path / "ran")]}))
-        self.refused(ask, tmp_path, "could run code")
+        self.refused(tmp_path, "could run code")
         assert not (tmp_path / "ran").exists()
 
     @pytest.mark.parametrize("zipped", [True, False])
-    def test_an_unknown_class(self, ask: Any, zipped: bool, tmp_path: Path) -> None:
+    def test_an_unknown_class(self, zipped: bool, tmp_path: Path) -> None:
         small.save(tmp_path, with_arguments(optimizer=Unknown()), zipped=zipped)
-        self.refused(ask, tmp_path, "more than data (tests.teachers.test_fairseq.Unknown)")
+        self.refused(tmp_path, "more than data (tests.teachers.test_fairseq.Unknown)")
 
     @pytest.mark.parametrize("keep", [0, 10, 500, -100])
     @pytest.mark.parametrize("zipped", [True, False])
-    def test_a_truncated_file(self, ask: Any, keep: int, zipped: bool, tmp_path: Path) -> None:
+    def test_a_truncated_file(self, keep: int, zipped: bool, tmp_path: Path) -> None:
         file = small.save(tmp_path, zipped=zipped) / "model.pt"
         file.write_bytes(file.read_bytes()[:keep])
-        self.refused(ask, tmp_path, "model.pt is no whole fairseq checkpoint")
+        self.refused(tmp_path, "model.pt is no whole fairseq checkpoint")
 
     @pytest.mark.parametrize("content", [[1, 2], {"state": {}}, {"model": [1]}, {"model": {"weight": "heavy"}}])
-    def test_something_else(self, ask: Any, content: Any, tmp_path: Path) -> None:
+    def test_something_else(self, content: Any, tmp_path: Path) -> None:
         torch.save(content, small.save(tmp_path) / "model.pt")
-        self.refused(ask, tmp_path, "model.pt is no fairseq checkpoint")
+        self.refused(tmp_path, "model.pt is no fairseq checkpoint")
 
     @pytest.mark.parametrize("recorded", [{}, {"args": None}, {"cfg": {}}, {"args": "roberta"}])
-    def test_no_arguments(self, ask: Any, recorded: dict[str, Any], tmp_path: Path) -> None:
+    def test_no_arguments(self, recorded: dict[str, Any], tmp_path: Path) -> None:
         small.save(tmp_path, recorded)
-        self.refused(ask, tmp_path, "records no arguments")
+        self.refused(tmp_path, "records no arguments")
 
-    def test_no_folder(self, ask: Any, tmp_path: Path) -> None:
+    def test_no_folder(self, tmp_path: Path) -> None:
         small.save(tmp_path / "roberta_small")
-        self.refused(ask, tmp_path / "roberta_smal", "does not exist", "did you mean roberta_small?")
+        self.refused(tmp_path / "roberta_smal", "does not exist", "did you mean roberta_small?")
 
     @pytest.mark.parametrize("name", ["dict.txt", "encoder.json", "vocab.bpe"])
-    def test_a_missing_file(self, ask: Any, name: str, tmp_path: Path) -> None:
+    def test_a_missing_file(self, name: str, tmp_path: Path) -> None:
         (small.save(tmp_path) / name).unlink()
-        self.refused(ask, tmp_path, f"has no {name}")
+        self.refused(tmp_path, f"has no {name}")
 
-    def test_no_checkpoint(self, ask: Any, tmp_path: Path) -> None:
+    def test_no_checkpoint(self, tmp_path: Path) -> None:
         (small.save(tmp_path) / "model.pt").rename(tmp_path / "roberta.pt")
-        self.refused(ask, tmp_path, "has no checkpoint", "model.pt, checkpoint_best.pt, checkpoint.pt")
+        self.refused(tmp_path, "has no checkpoint", "model.pt, checkpoint_best.pt, checkpoint.pt")
 
-    def test_another_dictionary(self, ask: Any, tmp_path: Path) -> None:
+    def test_another_dictionary(self, tmp_path: Path) -> None:
         with (small.save(tmp_path) / "dict.txt").open("a") as file:
             file.write("madeupword0000 0\n")
-        self.refused(ask, tmp_path, "dict.txt gives 269 symbols with <mask>", "268 word embeddings")
+        self.refused(tmp_path, "dict.txt gives 269 symbols with <mask>", "268 word embeddings")
 
-    def test_a_translation_transformer(self, ask: Any, tmp_path: Path) -> None:
+    def test_a_translation_transformer(self, tmp_path: Path) -> None:
         state = {f"{side}.layers.0.fc1.weight": torch.zeros(8, 4) for side in ("encoder", "decoder")}
         small.save(tmp_path, with_arguments(arch="transformer_iwslt_de_en"), state)
-        self.refused(ask, tmp_path, "transformer_iwslt_de_en", "not a RoBERTa")
+        self.refused(tmp_path, "transformer_iwslt_de_en", "not a RoBERTa")
 
     @pytest.mark.parametrize(
         ("changes", "words"),
@@ -254,23 +254,23 @@ class TestRefusals:
         ],
     )
     def test_arguments_that_do_not_fit(
-        self, ask: Any, changes: dict[str, Any], words: tuple[str, ...], tmp_path: Path
+        self, changes: dict[str, Any], words: tuple[str, ...], tmp_path: Path
     ) -> None:
         small.save(tmp_path, with_arguments(**changes))
-        self.refused(ask, tmp_path, "model.pt", *words)
+        self.refused(tmp_path, "model.pt", *words)
 
     @pytest.mark.parametrize("name", ["layers.1.fc2.bias", "layernorm_embedding.weight", "embed_positions.weight"])
-    def test_a_missing_weight(self, ask: Any, name: str, tmp_path: Path) -> None:
+    def test_a_missing_weight(self, name: str, tmp_path: Path) -> None:
         state = small.weights()
         del state[f"encoder.sentence_encoder.{name}"]
         small.save(tmp_path, state=state)
-        self.refused(ask, tmp_path, f"lacks the weights encoder.sentence_encoder.{name}")
+        self.refused(tmp_path, f"lacks the weights encoder.sentence_encoder.{name}")
 
     @pytest.mark.parametrize("rows", [0, 2])
-    def test_too_few_positions(self, ask: Any, rows: int, tmp_path: Path) -> None:
+    def test_too_few_positions(self, rows: int, tmp_path: Path) -> None:
         positions = {"encoder.sentence_encoder.embed_positions.weight": torch.zeros(rows, 32)}
         small.save(tmp_path, state=small.weights() | positions)
-        self.refused(ask, tmp_path, f"has {rows} rows of positions")
+        self.refused(tmp_path, f"has {rows} rows of positions")
 
 
 def test_folders_beside_a_missing_one_are_named_where_they_are_alike(tmp_path: Path) -> None:
