@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.errors import UserError
 from harness.executors import choosing
 from harness.files import read_sealed, sealed, write_sealed
 from harness.ledger import Ledger
+from harness.planning import filed
 from harness.runs.messages import Finished, Message
 from harness.search.index import NAME
 from tests.conftest import ROOT, Harness
@@ -119,16 +121,8 @@ def edited(path: Path) -> None:
 
 HEALED: dict[str, Callable[[Path], Any]] = {
     "record a directory": lambda run: in_place_of(run / "record.json", Path.mkdir),
-    "record a loop": lambda run: in_place_of(run / "record.json", lambda path: path.symlink_to(path)),
-    "record too deep": lambda run: (run / "record.json").write_text("[" * 100_000),
-    "record of nothing": lambda run: (run / "record.json").write_bytes(sealed({})),
-    "record a list": lambda run: (run / "record.json").write_bytes(sealed([])),  # type: ignore[arg-type]
     "record without metrics": lambda run: without(run / "record.json", "metrics"),
-    "record without selection": lambda run: without(run / "record.json", "selection"),
-    "record of another status": lambda run: (run / "record.json").write_bytes(sealed({"status": "lost"})),
     "plan a directory": lambda run: in_place_of(table_folder(run.parents[1]) / "plan.json", Path.mkdir),
-    "plan a list": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text("[]"),
-    "plan a format": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text('{"format": 3}'),
     "plan edited": lambda run: edited(table_folder(run.parents[1]) / "plan.json"),
     "plan too deep": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text("[" * 100_000),
     "index a directory": lambda run: in_place_of(run.parents[1] / NAME, Path.mkdir),
@@ -139,8 +133,14 @@ HEALED: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def told(whole: Path, call: Harness) -> str:
+    """What status says of the folder before it is damaged."""
+    return str(call("status", *STUDY, "--out", whole).stdout)
+
+
 @pytest.mark.parametrize("fault", HEALED)
-def test_damage_that_the_next_run_mends(fault: str, out: Path, whole: Path, call: Harness) -> None:
+def test_damage_that_the_next_run_mends(fault: str, out: Path, whole: Path, told: str, call: Harness) -> None:
     run = student(out)
     HEALED[fault](run)
     for command, process in looks(call, out, run.name):
@@ -154,11 +154,34 @@ def test_damage_that_the_next_run_mends(fault: str, out: Path, whole: Path, call
     process = call("run", *WORDS, "--out", out)
     made = 1 if fault.startswith("record") else 0
     assert process.returncode == 0 and f"{made} run{'s' * (made != 1)} trained" in process.stdout, process.stderr
-    assert call("status", *STUDY, "--out", out).stdout == call("status", *STUDY, "--out", whole).stdout.replace(
-        str(whole), str(out)
-    )
+    assert call("status", *STUDY, "--out", out).stdout == told.replace(str(whole), str(out))
     for name in ("table.md", "table.json"):
         assert (table_folder(out) / name).read_bytes() == (table_folder(whole) / name).read_bytes()
+
+
+RECORDS: dict[str, Callable[[Path], Any]] = {  # which a ledger takes for damaged: how commands answer is seen above
+    "a loop": lambda path: in_place_of(path, lambda path: path.symlink_to(path)),
+    "too deep": lambda path: path.write_text("[" * 100_000),
+    "of nothing": lambda path: path.write_bytes(sealed({})),
+    "a list": lambda path: path.write_bytes(sealed([])),  # type: ignore[arg-type]
+    "without selection": lambda path: without(path, "selection"),
+    "of another status": lambda path: path.write_bytes(sealed({"status": "lost"})),
+}
+
+
+@pytest.mark.parametrize("fault", RECORDS)
+def test_a_record_that_says_too_little_is_damaged(fault: str, out: Path) -> None:
+    run, ledger = student(out), Ledger(out)
+    RECORDS[fault](run / "record.json")
+    assert ledger.read(run.name) is None and f"the record of run {run.name}" in ledger.damaged[run.name]
+
+
+@pytest.mark.parametrize("text", ["[]", '{"format": 3}'])
+def test_a_plan_that_is_none_is_refused(text: str, out: Path) -> None:
+    plan = table_folder(out) / "plan.json"
+    plan.write_text(text)
+    with pytest.raises(UserError, match="plan.json"):
+        filed.read(plan, out)
 
 
 READERS = {
