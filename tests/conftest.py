@@ -27,7 +27,8 @@ of_workers.prepare()  # as every process that trains: with more threads than cor
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job; our processes would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-hypothesis.settings.register_profile("suite", deadline=None)  # how long an example takes depends on the machine
+# How long an example takes depends on the machine; each run of the suite draws others.
+hypothesis.settings.register_profile("suite", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("suite")
 
 ROOT = Path(__file__).parent.parent
