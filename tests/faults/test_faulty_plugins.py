@@ -71,13 +71,15 @@ def test_who_calls_it_keeps_his_own_sigterm(capsys: pytest.CaptureFixture[str]) 
         ('return "random"', "pass", "canonical_init returned None, but must return a str"),
     ],
 )
-def test_a_student_that_answers_amiss(was: str, now: str, said: str, forked: Harness, tmp_path: Path) -> None:
+def test_a_student_that_answers_amiss(
+    was: str, now: str, said: str, call: Harness, as_before: None, tmp_path: Path
+) -> None:
     text = (files("harness.students") / "template.txt").read_text(encoding="utf-8")
     assert was in text
     (tmp_path / "mine.py").write_text(text.replace(was, now).replace("CLASS", "Mine").replace("NAME", "mine"))
-    words = ("--students", "mine", "--inits", "random", "--objectives", "vanilla_kd", "--plugin", "mine.py")
-    for command in ("plan", "run"):
-        refused(forked(command, *STUDY, *words, cwd=tmp_path), "student 'mine' in", "mine.py", said)
+    words = ("--students", "mine", "--inits", "random", "--objectives", "vanilla_kd", "--plugin", tmp_path / "mine.py")
+    for command in ("plan", "run") if now == "labels=7" else ("plan",):  # both by the same plan
+        refused(call(command, *STUDY, *words, "--out", tmp_path / "out"), "student 'mine' in", "mine.py", said)
 
 
 @pytest.mark.parametrize(
@@ -108,21 +110,25 @@ def test_a_student_that_answers_amiss(was: str, now: str, said: str, forked: Har
         ("__init__(self)", "None", "__init__ takes (self) but must take (self, argument)"),
     ],
 )
-def test_a_teacher_that_answers_amiss(method: str, answer: str, said: str, forked: Harness, tmp_path: Path) -> None:
+def test_a_teacher_that_answers_amiss(
+    method: str, answer: str, said: str, call: Harness, as_before: None, tmp_path: Path
+) -> None:
     text = TEACHER.replace("METHOD", method).replace("ANSWER", answer)
     text = text.replace("    def members", "    @property\n    def members")
     (tmp_path / "mine.py").write_text(text)
-    words = ("--teacher", "mine", "--inits", "every", "--objectives", "hid_cls", "--plugin", "mine.py")
-    refused(forked("plan", *STUDY, *words, cwd=tmp_path), "teacher 'mine' in", "mine.py", said)
+    words = ("--teacher", "mine", "--inits", "every", "--objectives", "hid_cls", "--plugin", tmp_path / "mine.py")
+    refused(call("plan", *STUDY, *words, "--out", tmp_path / "out"), "teacher 'mine' in", "mine.py", said)
 
 
-def test_what_fails_elsewhere_in_a_plugin_is_told_with_its_line(forked: Harness, tmp_path: Path) -> None:
+def test_what_fails_elsewhere_in_a_plugin_is_told_with_its_line(
+    call: Harness, as_before: None, tmp_path: Path
+) -> None:
     text = (files("harness.students") / "template.txt").read_text(encoding="utf-8")
     text += "\n    @classmethod\n    def refuse_init(cls, init, settings):\n        return settings['depth']\n"
     (tmp_path / "mine.py").write_text(text.replace("CLASS", "Mine").replace("NAME", "mine"))
-    words = ("--students", "mine", "--inits", "random", "--objectives", "vanilla_kd", "--plugin", "mine.py")
+    words = ("--students", "mine", "--inits", "random", "--objectives", "vanilla_kd", "--plugin", tmp_path / "mine.py")
     said = ("a plugin failed: KeyError: 'depth'", f"mine.py, line {len(text.splitlines())}, refuse_init")
-    refused(forked("plan", *STUDY, *words, cwd=tmp_path), *said)
+    refused(call("plan", *STUDY, *words, "--out", tmp_path / "out"), *said)
 
 
 READING = """
@@ -187,11 +193,11 @@ def test_a_run_that_a_plugin_refuses_never_stops_the_rest(forked: Harness, tmp_p
     assert (found["mine"], found["labels_only"]) == ("failed", "finished")
 
 
-def test_a_plan_tells_what_changes_nothing(forked: Harness, tmp_path: Path) -> None:
+def test_a_plan_tells_what_changes_nothing(call: Harness) -> None:
     words = ("--objectives", "hid_cls", "--inits", "every", "--set", "patience=9", "train_examples=99999")
-    said = done(forked("plan", *STUDY, *words, cwd=tmp_path)).stdout
+    said = done(call("plan", *STUDY, *words)).stdout
     assert "patience 9 stops nothing: no cell has more than 5 epochs" in said
     assert "train_examples 99999 leaves out nothing: no task has more than 4000" in said
     words = (*words[:-2], "patience=2", "train_examples=64")
-    said = done(forked("plan", *STUDY, *words, cwd=tmp_path)).stdout
+    said = done(call("plan", *STUDY, *words)).stdout
     assert "stops nothing" not in said and "leaves out nothing" not in said
