@@ -15,9 +15,14 @@ import torch
 from filelock import FileLock
 from safetensors.torch import load_file
 
+from harness.commands.distil_corpus import _check_shares
+from harness.errors import UserError
+from harness.runs import CorpusDistillationRun
+from harness.training import processes
 from tests.conftest import Harness, environment
 from tests.launching import launched, together
 from tests.results import done, records, refused, written
+from tests.training.builders import a_run
 
 BATCH, MICRO = 16, 5
 SETTINGS = (
@@ -240,26 +245,19 @@ def test_a_loss_that_is_not_finite_fails_its_run_alone(words: Words, tmp_path: P
 
 # ---------------------------------------------------------------- refusals
 
-REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "nothing to distil": (("objectives_vs_init",), ("objectives_vs_init", "nothing to pre-train")),
+REFUSALS: dict[str, tuple[str, tuple[str, ...]]] = {
     "too few micro-batches": (
-        ("shared_out", "general.pieces=100"),
-        ("2 processes", "general.micro_batch=N, N from 1 to 8, here and to harness run"),
+        "general.pieces=100", ("2 processes", "general.micro_batch=N, N from 1 to 8, here and to harness run"),
     ),
-    "a batch of one": (("shared_out", "general.batch_size=1"), ("2 processes", "start fewer processes")),
-    "an unknown setting": (("shared_out", "general.micro_bach=4"), ("general.micro_bach", "general.micro_batch")),
-    "a folder in use": (("shared_out",), ("another harness run", "give another folder")),
-}
+    "a folder in use": ("", ("another harness run", "give another folder")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_a_refusal_is_one_sentence_told_once(case: str, words: Words, tmp_path: Path) -> None:
-    (study, *setting), expected = REFUSALS[case]
+    setting, expected = REFUSALS[case]
     out = tmp_path / "out"
-    changed = {word.partition("=")[0] for word in setting} | ({"general.micro_batch"} if setting else set())
-    given = words(out, settings=(*(s for s in SETTINGS if s.partition("=")[0] not in changed), *setting))
-    if study != "shared_out":
-        given = ["--study", study, "--out", out, *(("--set", *setting) if setting else ())]
+    given = words(out, settings=(*SETTINGS[:-1], setting) if setting else SETTINGS)  # without micro-batches
     held = FileLock(out / ".lock")
     if case == "a folder in use":
         out.mkdir()
@@ -275,6 +273,26 @@ def test_a_refusal_is_one_sentence_told_once(case: str, words: Words, tmp_path: 
     for word in expected:
         assert word in lines[0]
     assert not list(out.glob("ledger/*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("objectives_vs_init",), ("objectives_vs_init", "nothing to pre-train")),
+        (("general_vs_task_specific", "--set", "general.micro_bach=4"), ("general.micro_bach", "general.micro_batch")),
+    ],
+)
+def test_what_is_wrong_with_the_request_needs_no_second_process(
+    words: tuple[str, ...], said: tuple[str, ...], call: Harness, tmp_path: Path
+) -> None:
+    refused(call("pretrain", "--study", *words, "--out", tmp_path / "out"), *said)
+    assert not list(tmp_path.glob("out/ledger/*"))
+
+
+def test_more_processes_than_a_batch_has_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "number", lambda: 2)
+    with pytest.raises(UserError, match=r"^2 processes .*: start fewer processes, or make general.batch_size larger$"):
+        _check_shares(a_run(CorpusDistillationRun, settings={"batch_size": 1, "micro_batch": 0}))
 
 
 def test_a_launch_of_harness_run_is_refused(call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
