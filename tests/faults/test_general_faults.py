@@ -19,11 +19,6 @@ from tests.results import done, records, table_folder, without_times, written
 
 SETTINGS = ("max_length=16", "teacher.epochs=1", "epochs=1", "train_examples=32", "general.max_length=16")
 MATRIX = ("student.matrix_size=4", "student.vector_size=16", "general.batch_size=1", "general.epochs=2")
-JOINT = (
-    "student.hidden_units=4", "student.head_units=4", "student.embedding_size=8", "student.projection_units=4",
-    "max_length=16", "epochs=1", "train_examples=32", "teacher.epochs=1", "multi_task.batch_size=2",
-    "multi_task.epochs=2",
-)  # fmt: skip
 STEPS, SENTENCES = 100, 120
 SHARED_OUT = ("general.batch_size=8", "general.micro_batch=3", f"general.steps={STEPS}", "transformer.layers=1")
 
@@ -37,15 +32,15 @@ def corpus(glue: Path, tmp_path: Path) -> Path:
     return path
 
 
-def distilled(out: Path, kind: str) -> tuple[Path, dict[str, Any]]:
-    """The folder of the distillation of this kind and its record."""
-    ((run, record),) = records(out, kind).items()
+def distilled(out: Path) -> tuple[Path, dict[str, Any]]:
+    """The folder of the distillation and its record."""
+    ((run, record),) = records(out, "general").items()
     return out / "ledger" / run, record
 
 
-def same(killed: Path, calm: Path, kind: str = "general") -> None:
+def same(killed: Path, calm: Path) -> None:
     """The same distillation: what is recorded of it, what it predicts and its weights."""
-    (folder, record), (other, expected) = distilled(killed, kind), distilled(calm, kind)
+    (folder, record), (other, expected) = distilled(killed), distilled(calm)
     assert folder.name == other.name and not (folder / "checkpoint.pt").exists()
     assert without_times(record) == without_times(expected)
     for file in (path.relative_to(other) for path in other.rglob("*.safetensors")):
@@ -53,17 +48,15 @@ def same(killed: Path, calm: Path, kind: str = "general") -> None:
         assert ours.keys() == theirs.keys() and all(bool((ours[name] == theirs[name]).all()) for name in ours), file
 
 
-@pytest.mark.parametrize("kind", ["general", "multi_task"])
 def test_a_killed_distillation_goes_on_with_the_same_result(
-    kind: str, glue: Path, checkpoint: Path, corpus: Path, often: Path, call: Harness, tmp_path: Path
+    glue: Path, checkpoint: Path, corpus: Path, often: Path, call: Harness, tmp_path: Path
 ) -> None:
-    """On a corpus and on several tasks: a worker of `harness run`, and then its driver."""
+    """A worker of `harness run`, and then its driver. On several tasks it is one loop: see jobs/test_multi_task.py."""
     calm, killed = tmp_path / "calm", tmp_path / "killed"
-    study = {
-        "general": ("general_vs_task_specific", "--objectives", "general", "--tasks", "sst2", "--corpus", corpus,
-                    "--set", *SETTINGS, *MATRIX),
-        "multi_task": ("multi_task", "--objectives", "mkd_lstm", "--tasks", "sst2", "mrpc", "--set", *JOINT),
-    }[kind]  # fmt: skip
+    study = (
+        "general_vs_task_specific", "--objectives", "general", "--tasks", "sst2", "--corpus", corpus, "--set",
+        *SETTINGS, *MATRIX,
+    )  # fmt: skip
 
     def arguments(out: Path) -> list[object]:
         places = ("--data", glue, "--teacher", checkpoint, "--plugin", often, "--out", out)
@@ -72,7 +65,7 @@ def test_a_killed_distillation_goes_on_with_the_same_result(
     done(call(*arguments(calm)))
     run_and_kill(arguments(killed), killed)
     done(call(*arguments(killed)))
-    same(killed, calm, kind)
+    same(killed, calm)
     tables = [(table_folder(out, study[0]) / "table.json").read_bytes() for out in (killed, calm)]
     assert tables[0] == tables[1]
 
