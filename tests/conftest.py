@@ -169,6 +169,19 @@ def no_figures() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def here() -> Iterator[None]:
+    """Runs are performed in this process, without those of their own: for files that look at what is trained."""
+    from harness.commands import submit, taken
+    from harness.executors import choosing
+    from tests.in_process import Here
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (choosing, submit, taken):
+            patch.setattr(module, "LocalExecutor", Here)
+        yield
+
+
 @pytest.fixture
 def as_before() -> Iterator[None]:
     """What a test's plugins registered in this process is forgotten after it."""

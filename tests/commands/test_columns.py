@@ -19,7 +19,7 @@ from harness.ledger import Ledger
 from tests.conftest import Harness
 from tests.results import done, records, refused, table_folder
 
-pytestmark = pytest.mark.usefixtures("no_figures")
+pytestmark = pytest.mark.usefixtures("no_figures", "here")
 
 STUDY = (
     "--study", "objectives_vs_init", "--objectives", "vanilla_kd", "att_kl", "--inits", "every", "--tasks",

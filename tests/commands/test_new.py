@@ -21,7 +21,7 @@ SMALL = ("--trials", "1", "--seeds", "1", "--workers", "1", "--set", "epochs=1",
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
-@pytest.mark.usefixtures("as_before")
+@pytest.mark.usefixtures("as_before", "no_figures", "here")
 def test_it_is_listed_and_runs_as_it_is(
     kind: str, call: Harness, glue: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

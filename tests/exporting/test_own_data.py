@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from harness.data import own
 from harness.exporting.opened import TOLD, load
 from tests.conftest import Harness
+from tests.data.test_new_source import forget as forget
 from tests.planning.test_examined import teacher
 from tests.results import done, records, refused, table_folder
 
 TEXTS = ["the dog was great .", "the film, it was awful .", "a nurse"]
 SIZES = ("tiny", "big", "of no size")  # not in the order of the alphabet
+pytestmark = pytest.mark.usefixtures("no_figures", "here")
+
+
+@pytest.fixture
+def fresh(call: Harness, forget: Callable[[], None]) -> Harness:
+    """fresh(*words) runs the command line as a process does that has never heard of anybody's data."""
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        clear()
+        ended = call(*words)
+        clear()
+        return ended
+
+    def clear() -> None:
+        forget()
+        own.KNOWN.clear()
+
+    return run
 
 
 @pytest.mark.parametrize("kind", ["BertForSequenceClassification", "MPNetForSequenceClassification"])
 def test_names_of_classes_and_scores_are_kept_and_logits_are_the_students(
-    kind: str, forked: Harness, tmp_path: Path
+    kind: str, fresh: Harness, tmp_path: Path
 ) -> None:
     rows = [(f"the {who} is {size}", size, str(n + 0.5)) for who in ("dog", "cat", "nurse", "farmer", "story", "song")
             for n, size in enumerate(SIZES * 2)]  # fmt: skip
@@ -28,7 +50,7 @@ def test_names_of_classes_and_scores_are_kept_and_logits_are_the_students(
         lines = ["text,label", *(f"{row[0]} {n},{row[column]}" for n, row in enumerate(rows))]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines))
     given = teacher(tmp_path / "mpnet", "mpnet") if kind.startswith("MPNet") else "embedded"
-    done(forked(
+    done(fresh(
         "run", "--study", "objectives_vs_init", "--out", tmp_path / "out", "--teacher", given, "--trials", 1,
         "--seeds", 1, "--objectives", "vanilla_kd", "--inits", "every", "--tasks", f"sizes={tmp_path / 'sizes.csv'}",
         f"marks={tmp_path / 'marks.csv'}", "--set", "epochs=1", "teacher.epochs=1", "student.layers=1",
@@ -40,7 +62,7 @@ def test_names_of_classes_and_scores_are_kept_and_logits_are_the_students(
     for name in ("sizes", "marks"):
         (cell,) = (cell["id"] for cell in cells if cell["task"] == name)
         folder = tmp_path / f"{name}_student"
-        done(forked("export", cell, "--to", folder, "--out", tmp_path / "out"))
+        done(fresh("export", cell, "--to", folder, "--out", tmp_path / "out"))
         model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
         assert type(model).__name__ == kind
         if name == "sizes":
@@ -56,12 +78,12 @@ def test_names_of_classes_and_scores_are_kept_and_logits_are_the_students(
         assert set(first["probabilities"]) == set(SIZES) if name == "sizes" else isinstance(first["score"], float)
 
 
-def test_a_student_of_labels_alone_says_so_and_reads_the_file_that_it_is_from(forked: Harness, tmp_path: Path) -> None:
+def test_a_student_of_labels_alone_says_so_and_reads_the_file_that_it_is_from(fresh: Harness, tmp_path: Path) -> None:
     file, out = tmp_path / "hotel.csv", tmp_path / "out"
     rows = [f"{n};the {who} was {word};{stars}" for n, who in enumerate(("desk", "room", "bed", "view") * 3)
             for word, stars in (("great", "five"), ("awful", "one"))]  # fmt: skip
     file.write_text("\n".join(["Guest ID;Review;Stars", *rows]))
-    done(forked(
+    done(fresh(
         "run", "--study", "objectives_vs_init", "--out", out, "--trials", 1, "--seeds", 1, "--objectives",
         "labels_only", "vanilla_kd", "--inits", "every", "random", "--tasks", f"hotel={file}", "--workers", 1, "--set",
         "hotel.text=Review", "hotel.label=Stars", "hotel.delimiter=semicolon", "epochs=1", "teacher.epochs=1",
@@ -70,7 +92,7 @@ def test_a_student_of_labels_alone_says_so_and_reads_the_file_that_it_is_from(fo
     cards = {}
     for cell in json.loads((table_folder(out) / "plan.json").read_bytes())["cells"]:
         folder = tmp_path / f"{cell['row']}_{cell['init']}"
-        done(forked("export", cell["id"], "--to", folder, "--out", out))
+        done(fresh("export", cell["id"], "--to", folder, "--out", out))
         cards[folder.name] = (folder / "README.md").read_text(encoding="utf-8")
     what = "| Data | hotel (hotel.csv): 2 classes (five, one); 21 to train on, 3 reported (held out of train"
     assert all(what in card and str(tmp_path) not in card for card in cards.values())
@@ -84,16 +106,16 @@ def test_a_student_of_labels_alone_says_so_and_reads_the_file_that_it_is_from(fo
         assert f"labels alone, without a teacher's answers{more}\n" in cards[f"labels_only_{init}"]
 
     student = tmp_path / "labels_only_every"
-    said = [done(forked("predict", *what, "--input", file)).stdout for what in ([student], [cell["id"], "--out", out])]
+    said = [done(fresh("predict", *what, "--input", file)).stdout for what in ([student], [cell["id"], "--out", out])]
     wanted = [row.split(";")[1] for row in rows]
     assert [[json.loads(line)["text"] for line in answers.splitlines()] for answers in said] == [wanted] * 2
     (tmp_path / "other.csv").write_text("Guest ID;Stars\n1;five\n")
     refused(
-        forked("predict", student, "--input", tmp_path / "other.csv"),
+        fresh("predict", student, "--input", tmp_path / "other.csv"),
         "there is no column Review or text or sentence, which predict reads; it has Guest ID, Stars: rename one",
     )
     told = json.loads((student / TOLD).read_bytes())
     del told["columns"]  # as earlier versions wrote it
     (student / TOLD).write_text(json.dumps(told))
     assert load(student).columns == ()
-    refused(forked("predict", student, "--input", file), "no column text or sentence", "it has Guest ID, Review, Stars")
+    refused(fresh("predict", student, "--input", file), "no column text or sentence", "it has Guest ID, Review, Stars")

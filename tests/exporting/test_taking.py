@@ -34,7 +34,7 @@ from tests.conftest import Harness
 from tests.faults.killing import killed_at
 from tests.results import table_folder
 
-pytestmark = pytest.mark.usefixtures("no_figures")
+pytestmark = pytest.mark.usefixtures("no_figures", "here")
 
 STUDY = "objectives_vs_init"
 
