@@ -28,7 +28,7 @@ from tests.results import done, records
 from tests.small_models import checkpoint as small_checkpoint
 from tests.teachers import generative_models
 
-pytestmark = pytest.mark.usefixtures("no_figures")
+pytestmark = pytest.mark.usefixtures("no_figures", "here")
 
 SETTINGS = ("train_examples=32", "epochs=1", "teacher.epochs=1", "max_length=16")
 RUN = (
