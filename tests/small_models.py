@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,22 @@ def checkpoint(
     folder: Path, family: str, head: Any = AutoModelForMaskedLM, tokenizer: bool = True, **changes: Any
 ) -> Path:
     """A checkpoint with safetensors weights, as the hub's. `changes` are further entries of its configuration."""
+    asked = repr((family, head, tokenizer, sorted(changes.items())))
+    if asked not in MADE:  # once in a process: a hundred tests ask for the same few
+        with tempfile.TemporaryDirectory() as made:
+            _save(Path(made), family, head, tokenizer, changes)
+            MADE[asked] = {path.name: path.read_bytes() for path in Path(made).iterdir()}
     folder.mkdir(parents=True, exist_ok=True)
+    for name, content in MADE[asked].items():
+        (folder / name).write_bytes(content)
+    torch.manual_seed(4)  # whether it was made now or before; what is drawn next is none of its weights
+    return folder
+
+
+MADE: dict[str, dict[str, bytes]] = {}  # a checkpoint -> its files
+
+
+def _save(folder: Path, family: str, head: Any, tokenizer: bool, changes: dict[str, Any]) -> None:
     torch.manual_seed(3)
     config = small_config(family, vocabulary=len(WORDS), labels=changes.pop("num_labels", 2))
     for name, value in changes.items():
@@ -101,4 +117,3 @@ def checkpoint(
     if tokenizer:
         (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
         BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
-    return folder
