@@ -37,7 +37,7 @@ def signals(who: str, what: str, given: Any) -> frozenset[Signal]:
     known = [signal.value for signal in Signal]
     for one in given:
         if one not in known:  # a signal equals its name
-            raise UserError(f"{who}: {what} names {one!r}, which is no signal: {near(str(one), known)}")
+            raise UserError(f"{who}: {what} names {one!r}, which is not a signal: {near(str(one), known)}")
     return frozenset(map(Signal, given))
 
 
@@ -138,7 +138,7 @@ def takes(who: str, method: str, own: Any, wanted: Sequence[str]) -> None:
     """A method can be called with so many arguments, one after another."""
     must = f"must take ({', '.join(wanted)})"
     if not callable(own):  # such as a property
-        raise UserError(f"{who}: {method} is no method, but {must}")
+        raise UserError(f"{who}: {method} is not a method, but {must}")
     try:
         parameters = inspect.signature(own)
         parameters.bind(*wanted)

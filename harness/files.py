@@ -325,7 +325,7 @@ def check_writable(out: Path, flag: str = "--out") -> None:
 def check_name(name: str, flag: str) -> None:
     """Raise UserError for a path with bytes that are no text: weights are not written into such a one."""
     if name.encode("utf-8", "surrogateescape") != name.encode("utf-8", "replace"):
-        raise UserError(f"{flag} {name} is not in UTF-8, as weights are written: give another folder")
+        raise UserError(f"{flag} {name} is not in UTF-8, and weights cannot be written to such a path: give another")
 
 
 def check_new_folder(folder: Path, name: str) -> None:
@@ -335,7 +335,7 @@ def check_new_folder(folder: Path, name: str) -> None:
         raise UserError(f"--to {name} exists already and is not an empty folder; give another")
     above = next(path for path in folder.parents if path.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
-        raise UserError(f"--to {name} cannot be written: {above} is no folder that can be written into")
+        raise UserError(f"--to {name} cannot be written: {above} is not a folder that can be written to")
 
 
 def size_of(path: Path) -> int:

@@ -30,11 +30,11 @@ def names(out: Path) -> list[str]:
         return os.listdir(out)
     except FileNotFoundError:
         if out.is_symlink():
-            raise UserError(f"{out} is a link that leads nowhere") from None
+            raise UserError(f"{out} is a link to something that does not exist") from None
         return []
     except NotADirectoryError as error:
         packed = ": unpack it, and give what was in it" * out.name.endswith((*ARCHIVES, *OTHERS))
-        raise UserError(f"{out} is a file, where a folder is wanted{packed}") from error
+        raise UserError(f"{out} is a file, not a folder{packed}") from error
     except OSError as error:
         raise cannot_read(out, error) from error
 

@@ -88,7 +88,7 @@ class Row(TableRow):
         for name in ("checkpoint", "teacher", "improves"):  # until rows had types, fields of this one
             if name in given:
                 kinds = {"checkpoint": CheckpointRow, "teacher": TeacherRow, "improves": GainRow}
-                raise UserError(f"a Row is a student and has no {name}: declare a {kinds[name].__name__}")
+                raise UserError(f"a Row describes a student and has no {name}: declare a {kinds[name].__name__}")
         return super().__new__(cls)
 
 

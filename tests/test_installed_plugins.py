@@ -67,7 +67,7 @@ def test_results_of_a_plugin_that_is_installed_no_more_say_so(tmp_path: Path) ->
     said = "is of a plugin that is not installed here, which was in /site-packages/gone: install its distribution"
     with pytest.raises(UserError, match=f"study gone {said}"):
         filed.load_study(tmp_path, "gone", ())
-    with pytest.raises(UserError, match="'gone_student', of a plugin that is not here: install its distribution"):
+    with pytest.raises(UserError, match="'gone_student', from a plugin that is not loaded: install its distribution"):
         model_in(tmp_path, "gone_student")
 
 

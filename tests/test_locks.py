@@ -68,5 +68,5 @@ def test_a_marker_of_another_machine_in_the_cache_is_not_waited_for(lockless: Pa
 
 def test_nodes_share_no_folder_in_which_they_could_not_keep_out_of_each_others_way(lockless: Path) -> None:
     words = ["run", "--study", "objectives_vs_init", "--executor", "ray", "--address", "auto", "--shared-out"]
-    with pytest.raises(UserError, match="locks no files, which --shared-out needs"):
+    with pytest.raises(UserError, match="cannot lock files, which --shared-out needs"):
         executor(parser().parse_args(words))(lockless)

@@ -224,7 +224,7 @@ def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[.
         (f"{BARE}class C:\n    pass\n", "must be a function or a subclass of Objective"),
         (f"{ASKS}stage='final')\n{LOSS}", "stage is intermediate or prediction, not 'final'"),
         (f"@objective('o', needs='logits')\n{LOSS}", "needs is a set of signals, as in {Signal.LOGITS}, not 'logits'"),
-        (f"@objective('o', needs={{'logitz'}})\n{LOSS}", "names 'logitz', which is no signal: did you mean logits"),
+        (f"@objective('o', needs={{'logitz'}})\n{LOSS}", "names 'logitz', which is not a signal: did you mean logits"),
         (f"@objective(3, needs={{Signal.LOGITS}})\n{LOSS}", "objective 3 in .*: its name must be a word"),
         (f"{ASKS}labels={{'power': 1}})\n{LOSS}", "labels names 'power', which it does not have: there are none"),
         (f"{ASKS}labels='yes')\n{LOSS}", "labels is True, False or the hyperparameters with which it reads none"),
@@ -233,7 +233,7 @@ def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[.
         (f"{C}    def refuse(self, student): ...\n{FORWARD}", "refuse must be a class method: write @classmethod"),
         (
             f"{C}    prepare = property(lambda self: None)\n{FORWARD}",
-            r"prepare is no method, but must take \(self, labels, size\)",
+            r"prepare is not a method, but must take \(self, labels, size\)",
         ),
         (f"{C}    pass\n", "has no forward, which every Obj"),
         ("@student('s', emits={Signal.LOGITS})\nclass S:\n    pass\n", "student 's' must be a subclass of Student"),

@@ -213,7 +213,7 @@ def test_tasks_of_a_plugin_are_tested_and_each_wrong_one_fails(tmp_path: Path) -
 
 def test_what_cannot_be_tested_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text(EMPTY_STUDY.format(name="mine"))
-    told = {"": "takes plugin files", "empty.py": "no objective, no student and no task", "gone.py": "does not exist"}
+    told = {"": "takes plugin files", "empty.py": "no objective, student or task", "gone.py": "does not exist"}
     for given, sentence in told.items():
         done = conformance(*given.split(), cwd=tmp_path)
         assert done.returncode == 2 and sentence in done.stderr and done.stderr.count("\n") == 1
@@ -235,4 +235,4 @@ def test_the_tests_of_a_distribution_fail_where_there_is_nothing_to_test(tmp_pat
         "from harness.testing.test_objectives import *\n"
     )
     done = launching.under_pytest("-q", "-p", "no:cacheprovider", "test_it.py", folder=tmp_path / "said", cwd=tmp_path)
-    assert done.returncode and "register no objective, no student and no task" in done.stdout, done.stdout
+    assert done.returncode and "register no objective, student or task" in done.stdout, done.stdout

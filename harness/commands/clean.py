@@ -248,7 +248,7 @@ def _agreed(question: str, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise UserError("there is nobody to ask whether that may go: give --yes")
+        raise UserError("nobody is at the terminal to confirm the removal: give --yes")
     print(f"{question} [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

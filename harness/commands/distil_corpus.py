@@ -92,7 +92,7 @@ def _check_shares(run: Run) -> None:
     if parts < together:
         most = size // together
         raise UserError(
-            f"{together} processes share out a batch by micro-batches, of which a batch of {size} pieces has {parts}: "
+            f"{together} processes divide a batch by micro-batches, and a batch of {size} pieces has {parts}: "
             + (
                 f"give --set general.micro_batch=N, N from 1 to {most}, here and to harness run"
                 if most

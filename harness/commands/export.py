@@ -78,7 +78,7 @@ def _check_name(name: str) -> None:
     try:
         validate_repo_id(name)
     except HFValidationError as error:
-        raise UserError(f"--push {name} is no name on the hub, as USER/NAME is: {error}") from error
+        raise UserError(f"--push {name} is not a name on the hub, such as USER/NAME: {error}") from error
 
 
 def _push(folder: Path, name: str) -> None:

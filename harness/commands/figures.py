@@ -57,7 +57,7 @@ def figures(options: Namespace) -> int:
         written += 1
     say_damage(ledger)
     if not written:
-        raise UserError("none of these figures can be drawn of this table")
+        raise UserError("none of these figures can be drawn from this table")
     with ExitStack() as whole:
         for file, content in files.items():
             half = whole.enter_context(atomic_file(folder / file))

@@ -21,7 +21,7 @@ def write(plan: Plan, ledger: Ledger, form: str) -> None:
     if form == "parquet":
         if sys.stdout.isatty():
             raise UserError(
-                "parquet is no text: send it to a file, as in harness report --format parquet > runs.parquet"
+                "parquet is a binary format: send it to a file, as in harness report --format parquet > runs.parquet"
             )
         sys.stdout.flush()
         runs.to_parquet(sys.stdout.buffer, index=False)

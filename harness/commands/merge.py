@@ -45,7 +45,7 @@ def merge(options: Namespace) -> int:
     into = Path(options.into)
     for name in options.folders:
         if Path(name).resolve() == into.resolve():
-            raise UserError(f"{name} is the folder that --into names: give the others alone")
+            raise UserError(f"{name} is the folder that --into names: give only the others")
         if into.resolve().is_relative_to(Path(name).resolve()):
             raise UserError(f"--into {into} lies in {name}, which stays as it is: give another")
         if not holds_results(Path(name)):

@@ -123,7 +123,7 @@ def new(options: Namespace) -> int:
     if not name.isidentifier():
         raise UserError(f"{name!r} cannot name {what}: use letters, digits and underscores, not a digit first")
     if iskeyword(name):
-        raise UserError(f"{name!r} cannot name {what}: it is a word of Python's own")
+        raise UserError(f"{name!r} cannot name {what}: it is a keyword of Python")
     if len(name) > LONGEST:
         raise UserError(f"{name!r} is too long to name a file: the name of {what} has at most {LONGEST} letters")
     remove_abandoned(path)  # also of one that was killed once its file had its name

@@ -64,7 +64,7 @@ def _student(options: Namespace) -> Iterator[Opened]:
 
         yield load(options.what)
     elif not re.fullmatch("[0-9a-f]+", options.what):
-        raise UserError(f"{options.what} is no folder that harness export wrote, and no id of a cell or of a run")
+        raise UserError(f"{options.what} is neither a folder that harness export wrote nor the id of a cell or run")
     else:
         with opened(taken(Path(options.out), options.what)) as (student, _):
             yield student
@@ -248,7 +248,7 @@ def _check_output(name: str | None, read: str) -> None:
     if to.suffix.lower() not in WRITTEN:
         raise UserError(f"--output {name} must end in {', '.join(WRITTEN)}: that says how it is written")
     if to.exists() and not to.is_file():
-        raise UserError(f"--output {name} must name a file, and that is none")
+        raise UserError(f"--output {name} must name a file, and this is something else")
     if to.exists() and read != "-" and Path(read).exists() and to.samefile(read):
         raise UserError(f"--output {name} is the file that --input reads: give another")
 

@@ -31,7 +31,7 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
                 raise UserError(f"--{name.replace('_', '-')} has no effect without --executor ray")
         most, shares = processes(options), options.workers is None and not measures
         if options.mps and most == 1:
-            raise UserError("--mps has no effect where one run goes on at a time")
+            raise UserError("--mps has no effect where only one run trains at a time")
         if options.mps and limit is not None:
             raise UserError("--run-timeout ends processes, which under --mps may disturb others: leave one of them out")
         return lambda out: LocalExecutor(most, limit, shares, options.mps)
@@ -40,7 +40,7 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
     if measures:
         raise UserError(f"study {options.study} times models on this machine, undisturbed: leave out --executor ray")
     if options.workers is not None:
-        raise UserError("--workers has no effect with --executor ray: how many runs share a node is for --cpus-per-run")
+        raise UserError("--workers has no effect with --executor ray: --cpus-per-run says how many runs share a node")
     if options.shared_out and not options.address:
         raise UserError("--shared-out has no effect without --address: there is one machine")
     cpus = _amount("--cpus-per-run", options.cpus_per_run, 1.0)
@@ -52,7 +52,7 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
 
     def on_ray(out: Path) -> RayExecutor:
         if options.shared_out and not locks_files(out / LOCK):
-            raise UserError(f"the file system of {out} locks no files, which --shared-out needs: leave it out")
+            raise UserError(f"the file system of {out} cannot lock files, which --shared-out needs: leave it out")
         return RayExecutor(options.address or "", cpus, gpus, out, workers(None), limit, options.shared_out)
 
     return on_ray
@@ -90,7 +90,7 @@ def cores() -> int:
 def _amount(flag: str, asked: float | None, default: float) -> float:
     amount = default if asked is None else asked
     if not 0 <= amount < math.inf or (amount > 1 and amount != int(amount)) or amount != round(amount, 4):
-        raise UserError(f"{flag} must be a whole number or a part of one, such as 0.5, not {amount:g}")
+        raise UserError(f"{flag} must be a whole number or a fraction, such as 0.5, not {amount:g}")
     return amount
 
 

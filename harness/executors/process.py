@@ -129,7 +129,10 @@ def _prepare() -> None:
     if multiprocessing.parent_process() is None:  # otherwise it is the parent's, which lives on
         folder = Path(util.get_temp_dir())
         if len(os.fsencode(folder / "listener-12345678")) > SOCKET:  # so multiprocessing calls it
-            raise UserError(f"TMPDIR must name a folder with a shorter path: processes cannot talk in {folder.parent}")
+            raise UserError(
+                f"TMPDIR must name a folder with a shorter path: {folder.parent} is too long for the sockets by which "
+                "processes talk"
+            )
         temporary.hold(folder)  # never given back: it ends with the process
     CONTEXT.set_forkserver_preload(["harness.executors.preload"])
 

@@ -73,7 +73,7 @@ class RayExecutor:
             self._shared = str(out.resolve()) if shared else ""
             for part in (out.resolve() / name for name in ("cache", "ledger") if shared):
                 if not part.resolve().is_relative_to(out.resolve()):
-                    raise UserError(f"{part} leads out of the folder of --out, of which --shared-out speaks")
+                    raise UserError(f"{part} leads out of the folder of --out, which is all that --shared-out covers")
             if shared:
                 mark = ray_node.mark_of(out.resolve(), self._session)
                 mark.write_text(self._session)

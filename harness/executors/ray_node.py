@@ -259,8 +259,8 @@ class SharedNode(Node):
         mark = mark_of(self.out, self.session.name)
         if not mark.is_file() or mark.read_text() != self.session.name:
             raise UserError(
-                f"node {platform.node()} does not see the folder of results at {self.out}: --shared-out is for one "
-                "that every node has at this place"
+                f"node {platform.node()} does not see the folder of results at {self.out}: --shared-out needs one "
+                "that every node has at this path"
             )
         return super().fetch_all(parts)
 

@@ -37,7 +37,7 @@ def hold(folder: Path) -> int:
         # At any of these steps another process may take it for a folder of nobody and remove it.
         with suppress(FileNotFoundError):
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-                raise UserError(f"{folder} belongs to somebody else")
+                raise UserError(f"{folder} belongs to another user")
             return _lock(folder, fcntl.LOCK_SH)
 
 

@@ -212,8 +212,8 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
     opened = Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"], columns, table)
     if (then := told.get("answers")) and not _close(then, opened.answers()):  # earlier versions did not write them
         raise UserError(
-            f"the student in {folder} answers otherwise than when it was exported: the code of {told['student']} is "
-            "another now; open it with the code of then, or export it again"
+            f"the student in {folder} answers differently from when it was exported: the code of {told['student']} has "
+            "changed; open it with the code that it was exported with, or export it again"
         )
     return opened
 
@@ -230,7 +230,7 @@ def _told(folder: Path) -> JSON:
     try:
         told = json.loads((folder / TOLD).read_bytes())
     except FileNotFoundError as error:
-        raise UserError(f"{folder} has no {TOLD}: it is no folder that harness export wrote") from error
+        raise UserError(f"{folder} has no {TOLD}: harness export did not write it") from error
     except OSError as error:
         raise cannot_read(folder / TOLD, error) from error
     except (ValueError, RecursionError) as error:
@@ -247,8 +247,8 @@ def model_in(folder: Path, student: str) -> PreTrainedModel:
     """student: the plugin that the weights belong to, "" of transformers' own model."""
     if student and student not in registry.STUDENTS.names():
         raise UserError(
-            f"the student in {folder} is {student!r}, of a plugin that is not here: install its distribution, or give "
-            "its file, to harness predict by --plugin and to harness.load as plugins=[FILE]"
+            f"the student in {folder} is {student!r}, from a plugin that is not loaded: install its distribution, or "
+            "give its file, to harness predict by --plugin and to harness.load as plugins=[FILE]"
         )
     if student:
         return cast(PreTrainedModel, registry.STUDENTS.get(student).from_pretrained(folder))

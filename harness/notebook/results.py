@@ -137,7 +137,7 @@ class Results:
         found = differences(self.whole, row, other)
         if not found:
             if not any(column.task and is_score(column.metric) for column in self.whole.columns):
-                raise UserError(f"{self.plan.study} has no scores, which are what is compared")
+                raise UserError(f"{self.plan.study} has no scores to compare")
             why = _lacking(self.whole, {row, other}, UNFINISHED)
             none = f"no cell of {row} and {other} with the same student and initialisation is finished in both"
             raise UserError(f"{none}{': ' * bool(why)}{why}")
@@ -157,7 +157,7 @@ class Results:
             check_text(task=task)
             check_known("task", task, tasks)
         elif len(tasks) > 1:
-            raise UserError(f"scores of several tasks have no best: name one, as in best({min(tasks)!r})")
+            raise UserError(f"no cell is best on several tasks at once: name one, as in best({min(tasks)!r})")
         place = tasks[task or next(iter(tasks))]
         lines = [line for _, line in self.whole.lines()]
         made = [line for line in lines if line.entries[place].runs]
@@ -167,7 +167,7 @@ class Results:
             why = failed or (impossible if all(line.entries[place].status == "impossible" for line in lines) else "")
             raise UserError(f"no cell is finished yet: {why or 'harness.run goes on from what there is'}")
         if not is_score(self.whole.columns[place].metric):
-            raise UserError(f"{self.whole.columns[place].metric} is no score, of which a cell could have the best")
+            raise UserError(f"{self.whole.columns[place].metric} is not a score, so no cell can be the best in it")
         # One that answers every example alike is never best in a table; where all do, it is still what there is, and
         # a reference where there is nothing else. Equal means may differ in the last bits of their sums.
         found = [(line.row.competes, line.entries[place]) for line in made]

@@ -130,7 +130,7 @@ class _Text:
             if name in names:
                 self.define(name, names[name])
             elif not (hasattr(builtins, name) or self.future):
-                raise UserError(f"{self.owner}: {source.name} uses {name}, which nothing defines")
+                raise UserError(f"{self.owner}: {source.name} uses {name}, which is not defined")
         self.parts.append(source.text)
         return source.name
 

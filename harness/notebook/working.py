@@ -110,7 +110,7 @@ def distil(
     usual = next((row.name for row in rows.rows if row.equal_epochs), None) if objective is None else objective
     if usual is None:
         names = [row.name for row in rows.rows]
-        raise UserError(f"study {rows.name} has no usual row, so objective is to name one: {near('', names)}")
+        raise UserError(f"study {rows.name} has no default row, so objective must name one: {near('', names)}")
     chosen = {
         "objectives": [usual],
         "students": [rows.students[0] if student is None else student],

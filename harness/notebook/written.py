@@ -56,8 +56,8 @@ def _check_registered(value: Any, name: str) -> None:
     made = [_DEFINED.get(origin) or _defined(plugin) for plugin, origin in found if origin in WRITTEN]
     if callable(value) and made and not any(value is each for each in made):
         raise UserError(
-            f"what is given as {name} is not what has this name now, as that was defined since: give that, or call one "
-            "of them otherwise"
+            f"{name} was defined again after what is given as {name}: give the later one, or give one of them another "
+            "name"
         )
 
 

@@ -250,7 +250,7 @@ def check_study(out: Path, request: Request) -> None:
     known = request.plugins or study in registry.STUDIES.names() or study not in names(out)
     for files, origins in () if known else _plugins_of(out, study):
         if files:
-            raise UserError(f"study {study} is of a plugin file: give --plugin {shlex.join(files)}, as before")
+            raise UserError(f"study {study} is from a plugin file: give --plugin {shlex.join(files)}, as before")
         raise not_installed(f"study {study}", origins)
 
 
@@ -271,6 +271,6 @@ def not_installed(what: str, origins: Iterable[str]) -> UserError:
     folders = sorted({str(Path(path).parent) for path in origins if os.path.isabs(path)})
     where = f", which was in {' and '.join(folders)}" if folders else ""
     return UserError(
-        f"{what} is of a plugin that is not installed here{where}: install its distribution, or give its file by "
+        f"{what} is from a plugin that is not installed here{where}: install its distribution, or give its file by "
         "--plugin where the command takes that"
     )

@@ -24,7 +24,7 @@ def parse_set(pairs: Iterable[str], who: str = "--set", takes: str = "KEY=VALUE"
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key or not value:
-            raise UserError(f"{who} takes {takes} without blanks, not {pair!r}")
+            raise UserError(f"{who} takes {takes} without spaces, not {pair!r}")
         if key in found:
             raise UserError(f"{who} gives {key} twice")
         found[key] = value
@@ -38,7 +38,7 @@ def parse_search(pairs: Iterable[str]) -> dict[str, Bounds | tuple[str, ...]]:
         low, dots, high = word.partition("..")
         values = tuple(word.split(","))
         if dots and not (low and high) or not all(values):
-            raise UserError(f"--search takes {SEARCHES} without blanks, not '{key}={word}'")
+            raise UserError(f"--search takes {SEARCHES} without spaces, not '{key}={word}'")
         if not dots and len(values) == 1:
             raise UserError(f"--search gives {key} one value alone: --set {key}={word} fixes it")
         found[key] = Bounds(low, high) if dots else values
@@ -110,7 +110,7 @@ def space_of(search: Search, declared: Mapping[str, Hyperparameter], fixed: Iter
             continue
         if isinstance(values, Hyperparameter):
             if values.low is None or values.high is None:
-                raise UserError(f"{key} is searched between two bounds, and one is missing")
+                raise UserError(f"{key} is searched between two bounds, of which one is missing")
             space[key] = Range(low=values.low, high=values.high, log=values.log, whole=isinstance(values.default, int))
         else:
             space[key] = checked = [check(key, value, declared) for value in values]

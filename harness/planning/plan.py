@@ -138,7 +138,7 @@ def _check_effects(asked: ResolvedRequest, cells: Cells, rows: Sequence[TableRow
     # Where every cell is refused, the reasons say more than that no setting acts.
     acting = any(not cell.refused for cell in cells.found)
     if not (acting or asked.contents.lenient):
-        raise UserError(f"no cell of study {asked.study.name} can exist as asked: {cells.found[0].refused}")
+        raise UserError(f"no cell of study {asked.study.name} is possible as asked: {cells.found[0].refused}")
     for key in sorted(asked.searched.keys() - cells.used if acting else ()):
         raise UserError(f"--search {asked.typed[key]} has no effect: it makes no trials of any selected cell differ")
     for key in sorted(asked.overrides.keys() - cells.used - cells.prerequisites.used if acting else ()):
@@ -260,7 +260,7 @@ def _check_settings(
         what = f"{asked.typed[key]} is what rows of {asked.study.name} differ in"
         raise UserError(f"{what}: choose by --objectives {' '.join(free[:3])}")
     for key in sorted(key for key in asked.searched if key.startswith(ELSEWHERE) or key in {*SEARCH, *SAME}):
-        raise UserError(f"{asked.typed[key]} is the same in every trial of a cell: --set fixes it, not --search")
+        raise UserError(f"{asked.typed[key]} is the same in every trial of a cell: use --set, not --search")
     for key, value in (*asked.overrides.items(), *merging.each(asked.searched)):
         if key not in known | own and (owners := _owners(key)):
             why = f"it is of {owners}, which no selected cell has"

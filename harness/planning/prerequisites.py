@@ -157,7 +157,9 @@ class Prerequisites:
         that asks for most epochs.
         """
         if self.teachers > 1:
-            raise UserError("setting 'teacher.seeds' is of a teacher of one task: a teacher of several is made once")
+            raise UserError(
+                "setting 'teacher.seeds' applies to a teacher of one task: a teacher of several is trained once"
+            )
         source = self.teacher_of(tasks[min(tasks)])
         base, after = self._base(source)
         recipes = [_recipe(source, tasks[name]) for name in sorted(tasks)]

@@ -124,7 +124,7 @@ def check_early(request: Request) -> None:
     merging.check_plain(fixed := merging.parse_set(overrides), of_data)
     search = merging.parse_search(request.search)
     if search and request.trials == 1:
-        raise UserError("--search tries nothing in --trials 1: leave it out, or give as many as there are to try")
+        raise UserError("--search has nothing to try with --trials 1: leave it out, or give a trial for each setting")
     for key, value in merging.each(search):
         merging.check_plain({key: value})
     for key in sorted(search.keys() & fixed.keys()):
@@ -274,7 +274,7 @@ class ResolvedRequest:
         if self.drawn_by == "grid":
             name = next(name for name, values in space.items() if not isinstance(values, list))
             raise UserError(
-                f"sampler grid tries the values that a study lists, but {name} is searched over a range: take random "
+                f"sampler grid tries the values that a study lists, but {name} is searched over a range: use random "
                 "or tpe"
             )
         return self.drawn_by
@@ -306,7 +306,7 @@ class ResolvedRequest:
             name, equals, model = word.partition("=")
             row = name if equals or name in declared else Path(name).name
             if row in given or row in {r.name for r in self.study.rows} - set(declared):
-                raise UserError(f"--checkpoints gives {row} to two rows: name them apart, as in mine={model or name}")
+                raise UserError(f"--checkpoints gives {row} to two rows: rename one, as in mine={model or name}")
             given[row] = model or declared.get(name, name)
         return given
 

@@ -42,7 +42,7 @@ class Teachers:
         named = by_task(words)
         for task in named:
             if task not in tasks:
-                raise UserError(f"--teacher names one for {task}, which is none of the tasks: {', '.join(tasks)}")
+                raise UserError(f"--teacher names one for {task}, which is not one of the tasks: {', '.join(tasks)}")
         if lacking := [task for task in tasks if named and task not in named]:
             raise UserError(f"--teacher names none for task {lacking[0]}: add {lacking[0]}=FOLDER to the others")
         self.own: Mapping[str, Any] = {task: _made(named[task]) for task in tasks if named}

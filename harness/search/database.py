@@ -72,7 +72,7 @@ def database(storage: str | None, out: Path) -> Database:
         install = 'pip install "distill-harness[postgresql]"' if ours else "install it, or name another driver"
         raise UserError(f"--storage: {url.drivername} needs the module {error.name}; {install}") from error
     except (ArgumentError, ValueError, TypeError) as error:  # not repeated here: it may hold a password
-        raise UserError(f"--storage takes the URL of a database, and this is none: {like}") from error
+        raise UserError(f"--storage takes the URL of a database, which this is not: {like}") from error
     if engine.dialect.is_async:
         raise UserError(f"--storage cannot use the asynchronous driver of {url.drivername}; {like}")
     if engine.dialect.name == "postgresql" and engine.dialect.driver in ("psycopg", "psycopg2"):

@@ -27,5 +27,5 @@ def chosen(kind: Registry[Any]) -> list[str]:
     meant = {file for path in given for file in ([path] if path in own else files(str(path)))}
     if given and not any(meant & {*found[each].values()} for each in (OBJECTIVES, STUDENTS, TASKS)):
         what = " and ".join(map(str, given))
-        raise UserError(f"{what} register no objective, no student and no task, which are what is tested")
+        raise UserError(f"{what} register no objective, student or task, and only these are tested")
     return [name for name, origin in found[kind].items() if not given or origin in meant]

@@ -120,7 +120,7 @@ def test_of_a_figure_that_no_width_has_room_for_the_data_are_written_and_no_figu
 def test_what_is_not_there_is_refused(out: Path, call: Harness) -> None:
     words = ("--study", "objectives_vs_init", "--out", out)
     (out / "file").write_text("")
-    refused(call("figures", "heatmap", "--to", out / "file", *words), "file is a file, where a folder is wanted")
+    refused(call("figures", "heatmap", "--to", out / "file", *words), "file is a file, not a folder")
     refused(call("figures", "heat_map", *words), "unknown figure 'heat_map': did you mean heatmap")
     process = call("figures", "masked_words", *words, "--to", out / "new" / "folder")
     assert process.returncode == 2 and "none of these figures can be drawn" in process.stderr

@@ -63,7 +63,7 @@ def test_an_archive_is_to_be_unpacked(call: Harness, tmp_path: Path) -> None:
     # whose only study is told by what is in it, as is where a study's plugin lies
     commands += [("report", "--out", packed), ("report", "--study", "of_a_plugin", "--out", packed)]
     for words in commands:
-        refused(call(*words), "one.tar.gz is a file, where a folder is wanted: unpack it, and give what was in it")
+        refused(call(*words), "one.tar.gz is a file, not a folder: unpack it, and give what was in it")
 
 
 def test_equal_runs_with_other_numbers_are_told_and_stay(call: Harness, tmp_path: Path) -> None:

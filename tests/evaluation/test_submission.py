@@ -275,7 +275,7 @@ def test_missing_test_files_other_data_and_unfinished_cells_are_refused(
     done = submit("--init", "every", out=out)
     refused(done, "row vanilla_kd on rte is not finished", "the harness run command that planned it goes on with it")
     (tmp_path / "to").write_text("")
-    refused(submit("--init", "every"), "is a file, where a folder is wanted")
+    refused(submit("--init", "every"), "is a file, not a folder")
     shutil.rmtree(tmp_path / "out")
     refused(submit("--init", "every", out=tmp_path / "out"), "there are no results")
 

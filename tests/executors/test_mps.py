@@ -128,7 +128,7 @@ def test_flags_without_effect_are_refused(tmp_path: Path, call: Harness) -> None
     for more, said in (
         (("--executor", "ray"), "--mps has no effect with --executor ray"),
         (("--workers", "2", "--run-timeout", "1h"), "--run-timeout ends processes, which under --mps may disturb"),
-        (("--workers", "1"), "--mps has no effect where one run goes on at a time"),
+        (("--workers", "1"), "--mps has no effect where only one run trains at a time"),
         (("--workers", "2"), "--mps lets runs share a GPU, and no GPU is to be seen"),
     ):
         found = call(*study, *more)

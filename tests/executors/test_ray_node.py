@@ -159,7 +159,7 @@ def test_what_is_below_a_shared_folder_of_results_stays_in_its_place(tmp_path: P
     workspace = workspace_of(out, source=str(data))
     near = Near(Depot(str(out)))
     node = SharedNode(Session(near, "s", "", None, str(out)), workspace, "run")
-    with pytest.raises(UserError, match=r"does not see the folder of results at .* --shared-out is for"):
+    with pytest.raises(UserError, match=r"does not see the folder of results at .* --shared-out needs"):
         node.fetch_all([])
     write(out, {".seen-s.tmp": b"s", "ledger/before/weights/model": b"weights", f"ledger/run/{CHECKPOINT}": b"so far"})
     here = node.fetch_all([str(data), str(out / "ledger" / "before" / "weights")])

@@ -262,11 +262,11 @@ def test_what_is_no_list_of_texts_is_refused(task: Task, texts: Any, words: str)
     [
         (lambda folder: (folder / "model.safetensors").write_bytes(b"\0" * 100), "damaged (model.safetensors)"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "missing (tokenizer.json)"),
-        (lambda folder: (folder / TOLD).unlink(), "no folder that harness export wrote"),
+        (lambda folder: (folder / TOLD).unlink(), "harness export did not write it"),
         (lambda folder: (folder / TOLD).write_text("{"), "is damaged"),
         (lambda folder: (folder / TOLD).write_text('{"format": 1}'), "is damaged"),
         (lambda folder: told(folder, format=2), "another version"),
-        (lambda folder: told(folder, student="nobody"), "is 'nobody', of a plugin that is not here"),
+        (lambda folder: told(folder, student="nobody"), "is 'nobody', from a plugin that is not loaded"),
     ],
 )
 def test_a_damaged_folder_is_told(damage: Any, words: str, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_folder_whose_students_code_is_another_is_not_opened(tmp_path: Path, m
         return Outputs(logits=-forward(self, batch, want).logits)
 
     monkeypatch.setattr(type(before.model), "forward", edited)
-    with pytest.raises(UserError, match="answers otherwise than when it was exported: the code of cbow is another now"):
+    with pytest.raises(UserError, match="answers differently from when it was exported: the code of cbow has changed"):
         load(tmp_path / "student")
 
 

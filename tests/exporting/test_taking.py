@@ -285,7 +285,7 @@ def test_what_cannot_be_exported_is_told_in_a_sentence(again: Path, call: Harnes
     assert "there is no cell or run 'zzz'" in told and "harness plan" in told and "--out names another folder" in told
     assert "exists already and is not an empty folder" in refused(name, "--to", tmp_path / "full")
     assert "cannot be written" in refused(name, "--to", tmp_path / "full" / "file" / "new")
-    assert "no name on the hub" in refused(name, "--to", tmp_path / "new", "--push", "a/b/c")
+    assert "not a name on the hub" in refused(name, "--to", tmp_path / "new", "--push", "a/b/c")
     (again / "ledger" / found.seeds[1].run / "record.json").unlink()
     assert "the harness run command that planned it goes on" in refused(name, "--to", tmp_path / "new")
     assert not (tmp_path / "new").exists()

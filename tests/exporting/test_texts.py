@@ -150,8 +150,8 @@ def test_what_cannot_be_read_or_written_is_told_as_what_it_is(
         refused(call(*given), "--input - cannot be read: Bad file descriptor")
     monkeypatch.setattr("harness.exporting.opened.load", None)  # it is refused before a student is opened, or made
     given = ("predict", tmp_path, "--output", tmp_path / "in" / "out.csv", "--input", tmp_path / "in")
-    refused(call(*given), "in is a file, where a folder is wanted")
-    said = "nowhere is no folder that harness export wrote, and no id of a cell or of a run"
+    refused(call(*given), "in is a file, not a folder")
+    said = "nowhere is neither a folder that harness export wrote nor the id of a cell or run"
     refused(call("predict", "nowhere", "--input", tmp_path / "in"), said)
 
 

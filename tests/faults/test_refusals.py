@@ -84,8 +84,8 @@ def test_an_environment_that_no_launcher_sets(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("class", "a word of Python's own"),
-        ("None", "a word of Python's own"),
+        ("class", "a keyword of Python"),
+        ("None", "a keyword of Python"),
         ("a" * 300, "has at most 100 letters"),
         ("two words", "letters, digits and underscores"),
         ("../up", "letters, digits and underscores"),

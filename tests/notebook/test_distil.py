@@ -30,7 +30,7 @@ def test_one_cell_is_made_of_a_known_task(tmp_path: Path) -> None:
     assert made.best().row == "att_kl"
     with pytest.raises(harness.UserError, match="unknown argument 'objectve': did you mean objectives?"):
         harness.distil("embedded", "sentiment", objectve="att_kl", out=tmp_path / "out")
-    with pytest.raises(harness.UserError, match="multi_task has no usual row, so objective is to name one: .*mkd_lstm"):
+    with pytest.raises(harness.UserError, match="multi_task has no default row, so objective must name one: .*mkd"):
         harness.distil("embedded", "sentiment", study="multi_task", out=tmp_path / "out")
 
 

@@ -321,7 +321,7 @@ def test_a_reference_is_best_only_where_there_is_nothing_else(found: Results) ->
 
 def test_a_quantity_has_no_best(found: Results) -> None:
     columns = tuple(replace(column, metric="seconds") for column in found.whole.columns)
-    with pytest.raises(harness.UserError, match="seconds is no score"):
+    with pytest.raises(harness.UserError, match="seconds is not a score"):
         Results(found.plan, found.ledger, replace(found.whole, columns=columns)).best("entailment")
 
 

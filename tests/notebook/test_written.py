@@ -70,7 +70,7 @@ def test_what_was_defined_again_since_is_not_taken_for_what_has_its_name_now(cel
         before, now = vars(cell(text))[name], vars(cell(text))[name]
         for _ in range(2):  # the second time the file is loaded that was written of it
             for given in (before, ["vanilla_kd", before]):
-                with pytest.raises(UserError, match="what is given as of_a_cell is not what has this name now"):
+                with pytest.raises(UserError, match="of_a_cell was defined again after what is given as of_a_cell"):
                     named(given)
             assert named(["vanilla_kd", now]) == ["vanilla_kd", "of_a_cell"]
             registry.load_file(files_of(["of_a_cell"], tmp_path)[0])
@@ -114,7 +114,7 @@ DEFINED = "@objective('of_a_cell', needs={Signal.SENTENCE})\ndef of_a_cell(stude
 REFUSED = {
     "uses WEIGHTS, a Tensor, which its runs, in processes of their own, cannot see": "WEIGHTS = torch.ones(2)\n"
     f"{DEFINED}return WEIGHTS.sum()",
-    "uses missing, which nothing defines": f"{DEFINED}return missing(student)",
+    "uses missing, which is not defined": f"{DEFINED}return missing(student)",
     "is a lambda": f"square = lambda x: x * x\n{DEFINED}return square(1)",
     "inside a function": "def made():\n    @objective('of_a_cell', needs={Signal.SENTENCE})\n"
     "    def of_a_cell(student, teacher, batch): return 0\nmade()",

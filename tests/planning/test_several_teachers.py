@@ -194,7 +194,7 @@ def test_each_task_has_the_runs_of_its_own_teacher(folders: tuple[str, str], tmp
     ("words", "said"),
     [
         (("sentiment=embedded",), "names none for task paraphrase: add paraphrase=FOLDER"),
-        (("sentiment=embedded", "rte=embedded"), "names one for rte, which is none of the tasks"),
+        (("sentiment=embedded", "rte=embedded"), "names one for rte, which is not one of the tasks"),
         (("sentiment=embedded", "sentiment=minilm"), "names two teachers for sentiment"),
         (("sentiment=embedded", "minilm"), "or one for each task as in sst2=FOLDER mrpc=FOLDER, not minilm"),
         (("sentiment=embedded", " "), "--teacher is empty"),

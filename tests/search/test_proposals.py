@@ -53,7 +53,7 @@ def test_fewer_trials_than_settings_are_spread_over_the_grid() -> None:
 
 def test_a_range_needs_both_of_its_bounds() -> None:
     declared = {"weight_decay": Hyperparameter(0.01, low=0.0)}
-    with pytest.raises(UserError, match="weight_decay is searched between two bounds, and one is missing"):
+    with pytest.raises(UserError, match="weight_decay is searched between two bounds, of which one is missing"):
         space_of(declared, declared, ())
     assert space_of({"weight_decay": Hyperparameter(0.01, low=0.0, high=0.1)}, declared, ()) == {
         "weight_decay": {"low": 0.0, "high": 0.1, "log": False, "whole": False}

@@ -42,7 +42,8 @@ def test_an_objective_by_its_name_is_never_the_teachers_row() -> None:
 def test_a_field_of_another_type_of_row_is_one_sentence(field: str, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "older.py"
     path.write_text(f'from harness.contracts import Row\nRow("a", "labels_only", "A", {field})\n')
-    with pytest.raises(UserError, match=f"a Row is a student and has no {field.split('=')[0]}: declare a {kind}"):
+    name = field.partition("=")[0]
+    with pytest.raises(UserError, match=f"a Row describes a student and has no {name}: declare a {kind}"):
         load_file(path)
 
 

@@ -95,7 +95,7 @@ def test_what_needs_labels_is_refused_and_what_can_do_without_is_marked(glue: Pa
     assert cells["hid_cls"].run.settings["vanilla_kd.alpha"] == 1.0 and "vanilla_kd.alpha" not in cells["hid_cls"].space
     with pytest.raises(UserError, match="setting 'vanilla_kd.alpha' has no effect"):
         planned(glue, elsewhere, "hid_cls", overrides=["labels=none", "vanilla_kd.alpha=0.3"])
-    with pytest.raises(UserError, match="no cell .* can exist as asked: labels_only needs labels"):
+    with pytest.raises(UserError, match="no cell .* is possible as asked: labels_only needs labels"):
         planned(glue, elsewhere, "labels_only")
     baselines = planned(glue, elsewhere, "logit_mse", baselines=True).cells[1:]
     assert {cell.refused for cell in baselines} == {"a baseline learns from labels, and is to do without"}
