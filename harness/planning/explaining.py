@@ -40,13 +40,14 @@ NOWHERE = {"task": "", "student": "", "row": ""}
 
 @dataclass(frozen=True)
 class Explained:
-    """One setting. text: the place in the text, with what stands there if not ours."""
+    """One setting. text: the place in the text, with what stands there if not ours; kept: as the study tells it."""
 
     name: str
     ours: str
     verdict: str
     text: str
     why: str
+    kept: bool
 
 
 def explained(plan: Plan, study: Study) -> list[Explained]:
@@ -75,10 +76,10 @@ def _explained(name: str, values: list[tuple[Where, Any]], told: Told | None) ->
     kept = _is(values, told.ours)
     why = told.why if kept else ""
     if not told.section:
-        return Explained(name, ours, "untold", "", why)
+        return Explained(name, ours, "untold", "", why, kept)
     if kept and not told.says:
-        return Explained(name, ours, "equal", told.section, why)
-    return Explained(name, ours, "ours", f"{told.section}: {told.says or _text(told.ours)}", why)
+        return Explained(name, ours, "equal", told.section, why, kept)
+    return Explained(name, ours, "ours", f"{told.section}: {told.says or _text(told.ours)}", why, kept)
 
 
 def _is(values: list[tuple[Where, Any]], ours: Any) -> bool:
