@@ -1,8 +1,9 @@
-"""Procedures are plugins: two of them, each a file of its own, plan, train and stand in a table."""
+"""Procedures are plugins: two of them, each a file of its own, plan, train, go on after a kill and stand in a table."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from harness import registry
 from harness.contracts import LayerMap
 from harness.procedures.base import PlannedStage
 from tests.conftest import ROOT
+from tests.faults.killing import run_and_kill
 from tests.launching import forked
-from tests.results import done, records
+from tests.results import done, records, same_runs
 
 ROOM = Path(registry.__file__).parent / "procedures"
 STUDY = """
@@ -50,7 +52,7 @@ study(
 
 
 @pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+def words(often: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """The arguments of a study whose procedures are ours under other names, in files outside the distribution."""
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "steps.py").write_text(STUDY)
@@ -59,7 +61,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     helper = (ROOM / "assistant.py").read_text().replace('@procedure("assistant")', '@procedure("helper")')
     helper = helper.replace('str] = "assistant"', 'str] = "helper"').replace('str] = "assisted"', 'str] = "helped"')
     (folder / "a_helper.py").write_text(helper)
-    plugins = [word for path in sorted(folder.glob("*.py")) for word in ("--plugin", str(path))]
+    plugins = [word for path in (*sorted(folder.glob("*.py")), often) for word in ("--plugin", str(path))]
     return ("--study", "steps", *plugins, "--workers", "2")
 
 
@@ -133,6 +135,18 @@ def test_an_assistant_learns_as_a_search_would_try_first(words: tuple[str, ...],
     said = forked(*asked, folder=tmp_path / "said")
     (line,) = [x for x in said.stdout.splitlines() if x.startswith("Assistant by")]
     assert "learning_rate 0.0007;" in line, "not the default of a setting that is searched"
+
+
+def test_a_kill_changes_nothing(trained: tuple[Path, str], words: tuple[str, ...], tmp_path: Path) -> None:
+    out = Path(shutil.copytree(trained[0], tmp_path / "out"))
+    for run, record in records(out).items():
+        of = record["specification"]
+        if of["kind"] in ("helper", "helped") or of.get("procedure") == "layerwise":
+            shutil.rmtree(out / "ledger" / run)
+    run_and_kill(["run", *words[:-1], "1", "--out", out], out)
+    assert len(records(out)) < len(records(trained[0]))
+    done(forked("run", *words, "--out", out, folder=tmp_path / "said"))
+    same_runs(out, trained[0])
 
 
 def test_the_page_on_them_is_followed_word_by_word(tmp_path: Path) -> None:
