@@ -31,9 +31,9 @@ BITS := harness/testing tests/students tests/modeling tests/training tests/jobs 
 LOW := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
 
 bits: $(VENV)/installed-for-tests
-	if grep -qE 'avx512|amx' /proc/cpuinfo; then \
+	if grep -qsE 'avx512|amx|avx_vnni' /proc/cpuinfo; then \
 	    $(LOW) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(BITS); \
-	else echo 'This processor has no more than AVX2: make test compares the same bits'; fi
+	else echo 'No processor with more than AVX2: make test compares the same bits'; fi
 
 # mypy looks for packages in folders: harness.objectives is put where an installation has it. The rules of the
 # structure and the released identities are held here too, where it takes seconds to learn of a breach.

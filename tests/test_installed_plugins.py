@@ -64,7 +64,7 @@ def test_results_of_a_plugin_that_is_installed_no_more_say_so(tmp_path: Path) ->
     folder = tmp_path / "gone" / "quick"
     folder.mkdir(parents=True)
     (folder / NAME).write_text(json.dumps({"plugins": [], "origins": {"loss": "/site-packages/gone/losses.py"}}))
-    said = "is of a plugin that is not installed here, which was in /site-packages/gone: install its distribution"
+    said = "is from a plugin that is not installed here, which was in /site-packages/gone: install its distribution"
     with pytest.raises(UserError, match=f"study gone {said}"):
         filed.load_study(tmp_path, "gone", ())
     with pytest.raises(UserError, match="'gone_student', from a plugin that is not loaded: install its distribution"):
@@ -75,8 +75,8 @@ def test_results_of_a_plugin_that_is_installed_no_more_say_so(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("files", "told"),
     [
-        ([], "is of a plugin that is not installed here, which was in /site-packages/gone: install its distribution"),
-        (["/home/me/gone.py"], "is of a plugin file: give --plugin /home/me/gone.py, as before"),
+        ([], "is from a plugin that is not installed here, which was in /site-packages/gone: install its distribution"),
+        (["/home/me/gone.py"], "is from a plugin file: give --plugin /home/me/gone.py, as before"),
     ],
 )
 def test_a_study_that_only_results_know_is_told_with_its_plugin(

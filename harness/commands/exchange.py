@@ -19,7 +19,7 @@ from typing import Any
 from harness import registry, reports
 from harness.contracts import CellResult, RunResult, Task
 from harness.data.metric_names import ALL
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.files import JSON, atomic_write, check_writable
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
@@ -50,27 +50,34 @@ def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: 
             "eval_results names data sets of the hub, and no cell here is of one: use --data hub or --tasks "
             "NAME=hub:DATASET, or --format every_eval_ever"
         )
+    scored = [cell for cell in cells if form != "eval_results" or cell.metric in ALL]
+    metrics = list(dict.fromkeys(cell.metric for cell in cells if cell not in scored))
+    if not scored:
+        raise UserError(
+            f"eval_results is of scores, and all that is here is {', '.join(metrics)}: use --format every_eval_ever"
+        )
     check_writable(to, "--to")
     made, written = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form], set[str]()
-    for cell in cells:
+    for cell in scored:
         for name, content in made(plan, ledger, cell, tasks[cell.task]):
             if name not in written:  # rows that come to the same runs share a cell, which is told of by the first
                 atomic_write(to / name, _as_dated(to / name, content))
             written.add(name)
     left_out = [f"left out, for they are no data sets of the hub: {', '.join(others)}"] if others else []
-    return [f"{len(written)} files written to {to}", *left_out]
+    left_out += [f"left out, for they are no scores: {', '.join(metrics)}"] if metrics else []
+    return [f"{counted(len(written), 'file')} written to {to}", *left_out]
 
 
 # ---------------------------------------------------------------- Hugging Face's .eval_results
 
 
 def _eval_results(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> Iterator[tuple[str, bytes]]:
-    """(file, content) of a cell; nothing where its data are not the hub's, or its number is no score."""
+    """(file, content) of a cell; nothing where its data are not the hub's."""
     import yaml
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     dataset, config = on_hub(plan, task)
-    if not dataset or cell.metric not in ALL:  # what is counted, timed or compared with a teacher is no score of these
+    if not dataset:
         return
     mean, spread = _mean(cell, cell.metric)
     notes = f"{cell.metric} on dev x 100, {_row(cell)}, mean of {len(cell.seeds)} seeds"

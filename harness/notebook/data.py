@@ -56,7 +56,7 @@ def _lines(split: Any, rows: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """A number of NumPy's as Python's."""
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value, np.longdouble):  # of which it makes itself
         return value.item()
     raise UserError(f"an example holds {value!r}, a {type(value).__name__}, where text or a number is wanted")
 
@@ -65,7 +65,7 @@ def _rows(split: Any, rows: Any) -> Iterator[dict[str, Any]]:
     """The examples as dictionaries, with the names of classes where a datasets.Dataset has them."""
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # of pandas
         if twice := [*rows.columns[rows.columns.duplicated()]]:
-            raise UserError(f"the frame has two columns {twice[0]!r}: call one of them otherwise")
+            raise UserError(f"the frame has two columns {twice[0]!r}: rename one")
         yield from json.loads(rows.to_json(orient="records"))
         return
     if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes)):

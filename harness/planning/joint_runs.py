@@ -39,10 +39,11 @@ class JointRuns:
         wants: dict[str, Want] = {}
         for name, task in tasks.items():
             described, teacher = choice.describe(task), self.asked.info(task)
-            layers = choice.student.layer_map(base, described, teacher)
+            if refused := pairing.refusal(objective, ONE_STAGE, described, teacher, task):
+                return None, f"{refused} (task {name} of the joint training)"
+            layers = choice.student.layer_map(base, described, teacher)  # of what can be paired
             built = choice.student.built_like(base, layers)
-            refused = pairing.refusal(objective, ONE_STAGE, described, teacher, task)
-            if refused := refused or pairing.refusal_of_layers(objective, layers, built, teacher):
+            if refused := pairing.refusal_of_layers(objective, layers, built, teacher):
                 return None, f"{refused} (task {name} of the joint training)"
             wants[name] = combine.wants(combine.parse(objective), described, teacher, layers)[1]
         self.wants |= {name: self.wants.get(name, Want()) | want for name, want in wants.items()}

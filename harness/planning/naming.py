@@ -73,7 +73,7 @@ def _flags_then(folder: Path) -> tuple[str, str]:
     told: JSON = {}
     for path in sorted(folder.glob(f"**/{NAME}"))[:1]:
         with suppress(OSError, ValueError, RecursionError):
-            told = json.loads(path.read_bytes())
+            told = found if isinstance(found := json.loads(path.read_bytes()), dict) else {}
     said = [spelling.setting(word) for word in shlex.split(told.get("flags") or flags_named(folder.name))]
     plugin = told.get("teacher")
     # What is called as one of ours had that one's name alone.

@@ -96,13 +96,12 @@ def _check_asked(plan: Plan, request: Request) -> None:
     ]
     asked += [("--data", request.data, plan.source, spelling.is_source)] if request.data else []
     asked += [("--corpus", request.corpus, plan.corpus, spelling.is_corpus)] if request.corpus and plan.corpus else []
-    models = {cell.row: plan.source_of(cell.run).argument for cell in plan.cells if isinstance(cell.run, CheckpointRun)}
-    for word in request.checkpoints:
-        name, equals, model = word.partition("=")
-        row = name if equals or name in models else Path(name).name
+    models = _models(plan)
+    for word, row in _rows_of_checkpoints(plan, request).items():
         if row not in models:
             raise UserError(f"no checkpoint {row!r} was planned here: {near(row, models)}")
-        asked += [(f"checkpoint {row}", model or word, models[row], None)] if word != row else []
+        model = word.partition("=")[2] or word
+        asked += [(f"checkpoint {row}", model, models[row], None)] if word != row else []
     asked += [(f"the file of {word}", file, planned, None) for word, file, planned in _files_named(plan, request)]
     for what, word, planned, taken in asked:
         if _another(word, planned, taken):
@@ -111,6 +110,17 @@ def _check_asked(plan: Plan, request: Request) -> None:
     for flag, rows in (("--baselines", BASELINES), ("--controls", CONTROLS)):
         if getattr(request, flag[2:]) and not names & {row.name for row in rows}:
             raise UserError(f"no rows of {flag} were planned here: harness run {flag} makes them")
+
+
+def _models(plan: Plan) -> dict[str, str]:
+    """Row -> the model that is fine-tuned in it as it is."""
+    return {cell.row: plan.source_of(cell.run).argument for cell in plan.cells if isinstance(cell.run, CheckpointRun)}
+
+
+def _rows_of_checkpoints(plan: Plan, request: Request) -> dict[str, str]:
+    """Word of --checkpoints -> the row that it names: "mine=FOLDER", "FOLDER" or "mine"."""
+    words, models = (word.partition("=") for word in request.checkpoints), _models(plan)
+    return {"".join(word): word[0] if word[1] or word[0] in models else Path(word[0]).name for word in words}
 
 
 def _files_named(plan: Plan, request: Request) -> Iterator[tuple[str, str, str]]:
@@ -265,6 +275,7 @@ def _narrowed(plan: Plan, request: Request) -> Plan:
 
     def chosen(axis: str, said: Callable[[Cell], set[str]], among: Iterable[str]) -> set[str]:
         words = {spelling.NAMED.get(axis, spelling.last)(word) for word in getattr(request, axis) or ()}
+        words |= checkpoints if words and axis == "objectives" else set()  # named by either, as harness run takes them
         known = set().union(*map(said, plan.cells)) | set(among)
         for word in sorted(words - known):
             what = {"objectives": "row or objective", "inits": "initialisation"}.get(axis, axis.removesuffix("s"))
@@ -273,6 +284,7 @@ def _narrowed(plan: Plan, request: Request) -> Plan:
         return words
 
     gains = {name for name, row in rows.items() if row.improves}
+    checkpoints = {*_rows_of_checkpoints(plan, request).values()} & rows.keys()
     asked = chosen("objectives", lambda cell: {cell.row, rows[cell.row].objective}, gains)
     chosen("students", lambda cell: {cell.student}, ())
     chosen("inits", lambda cell: {cell.init}, ())

@@ -99,9 +99,11 @@ def pairing_of(name: str, task: Task, teacher: ModelInfo = TEACHER) -> Case:
 
 
 PAIRINGS = [pairing_of(name, task) for name in NAMES for task in TASKS]
-# A teacher of another size, on the first task that the objective trains on: sizes and tasks have nothing in common.
+# A teacher of another size, on a corpus and on the first other task that the objective trains on: among these, sizes
+# and tasks have nothing in common.
 FIRST = {name: next((task for task in TASKS if not pairing_of(name, task).refusal()), CLASSES) for name in NAMES}
-PAIRINGS += [pairing_of(name, FIRST[name], teacher) for name in NAMES for teacher in OTHERS]
+SIZED = [(name, task) for name in NAMES for task in dict.fromkeys((FIRST[name], CORPUS))]
+PAIRINGS += [pairing_of(name, task, teacher) for name, task in SIZED for teacher in OTHERS]
 # Of pairs read apart a model has a vector for each sentence, and otherwise only logits.
 APART = replace(TEACHER, pair_encoding="compare")
 PAIRINGS += [

@@ -25,7 +25,7 @@ from harness.reports.statistics.noise import Drawn, Noise
 
 SMALLEST, LARGEST = 3e-4, 1.0  # standard deviations over seeds, as fractions: from nothing that is printed to all
 POINTS = 21  # between these, where rows have up to eight seeds
-FINER = 7.55  # points to the root of S - 1, where more seeds tell s better: p-values are right to 0.002
+FINER = 7.55  # points to the root of S - 1, where more seeds tell s better: p-values are right to 0.003
 IGNORANCE = 2.0
 ROUNDS = 100  # of expectation and maximisation
 

@@ -153,8 +153,12 @@ def test_how_often_a_student_answers_as_its_teacher_is_no_result_of_the_hubs_dat
         results.record(ledger, replace(cell.run, seed=0), 0.5, metrics={"accuracy": 0.5, "agreement": 0.875})
     cells = [replace(first, metric="agreement"), *others]
     results.write_plan(ledger.out, replace(results.plan(), source="hub", cells=cells))
-    done(call(*REPORT, "--out", ledger.out, "--format", "eval_results", "--to", tmp_path / "to"))
+    asked = (*REPORT, "--out", ledger.out, "--format", "eval_results", "--to", tmp_path / "to")
+    assert "left out, for they are no scores: agreement" in done(call(*asked)).stdout
     assert [file.stem for file in (tmp_path / "to").iterdir()] == [cell.id for cell in others]
+    cells = [replace(cell, metric="agreement") for cell in cells]
+    results.write_plan(ledger.out, replace(results.plan(), source="hub", cells=cells))
+    refused(call(*asked), "eval_results is of scores, and all that is here is agreement: use --format every_eval_ever")
 
 
 @pytest.mark.parametrize("own", [False, True])

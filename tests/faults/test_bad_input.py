@@ -32,7 +32,7 @@ EARLY = {
     ),
     "word of a choice": ((*STUDY, "--layout", "matrx"), ("--layout", "invalid choice: 'matrx': did you mean matrix?")),
     "setting": ((*STUDY, "--set", "epoch=3"), ("epoch", "did you mean epochs?")),
-    "setting without value": ((*STUDY, "--set", "epochs"), ("KEY=VALUE without blanks", "epochs")),
+    "setting without value": ((*STUDY, "--set", "epochs"), ("KEY=VALUE without spaces", "epochs")),
     "setting twice": ((*STUDY, "--set", "epochs=3", "epochs=4"), ("epochs", "twice")),
     "setting of the wrong type": ((*STUDY, "--set", "epochs=many"), ("epochs", "whole number", "many")),
     "setting that Python alone reads as a number": (

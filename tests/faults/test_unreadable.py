@@ -121,8 +121,10 @@ def edited(path: Path) -> None:
 
 HEALED: dict[str, Callable[[Path], Any]] = {
     "record a directory": lambda run: in_place_of(run / "record.json", Path.mkdir),
+    "record of nothing": lambda run: (run / "record.json").write_bytes(sealed({})),
     "record without metrics": lambda run: without(run / "record.json", "metrics"),
     "plan a directory": lambda run: in_place_of(table_folder(run.parents[1]) / "plan.json", Path.mkdir),
+    "plan a list": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text("[]"),
     "plan edited": lambda run: edited(table_folder(run.parents[1]) / "plan.json"),
     "plan too deep": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text("[" * 100_000),
     "index a directory": lambda run: in_place_of(run.parents[1] / NAME, Path.mkdir),

@@ -76,6 +76,11 @@ def test_a_checkpoint_is_found_by_the_flag_that_made_it_and_no_other(tmp_path: P
         ids = {cell.id for cell in kept(out, **kind, checkpoints=[word]).cells}
         for more in ({**kind, "checkpoints": [word]}, {"checkpoints": ["m"]}):
             assert {cell.id for cell in recorded(out, asked(**more)).cells} == ids
+    wider = {**kind, "objectives": ["vanilla_kd", "labels_only"]}
+    kept(tmp_path / "wider", **wider, checkpoints=[f"m={one}"])
+    for word in (f"m={one}", "m"):
+        some = recorded(tmp_path / "wider", asked(**kind, checkpoints=[word]))
+        assert {cell.row for cell in some.cells} == {row.name for row in some.rows} == {"vanilla_kd", "m"}
     with pytest.raises(UserError, match="checkpoint m is .*a/m in these results, not .*b/m"):
         recorded(out, asked(checkpoints=[str(other)]))
     with pytest.raises(UserError, match="no checkpoint 'n' was planned here: valid names: m"):
