@@ -129,6 +129,23 @@ def teacher_named(text: str) -> Teacher:
     return made
 
 
+def arguments_of(name: str, argument: str) -> list[tuple[str, str]]:
+    """(what stands before it, the argument) of a teacher, or of each member of an ensemble."""
+    if name != ENSEMBLE:
+        return [("", argument)]
+    found = []
+    for word in map(str.strip, argument.split("+")):
+        plugin, colon, own = word.partition(":")
+        found.append((plugin + colon, own) if plugin in TEACHERS.names() else ("", word))
+    return found
+
+
+def argument_with(name: str, argument: str, change: Callable[[str], str]) -> str:
+    """A teacher's argument with each place in it changed, but to none with the + that parts an ensemble's members."""
+    changed = [(before, own, change(own)) for before, own in arguments_of(name, argument)]
+    return "+".join(before + (own if name == ENSEMBLE and "+" in other else other) for before, own, other in changed)
+
+
 _loaded: set[str] = set()
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import plugin_code
+from harness import plugin_code, registry
 from harness.data import own
 from harness.data.tasks import get_task
 from harness.errors import UserError, first_line
@@ -344,7 +344,8 @@ def _absolute(workspace: Any) -> Any:
     folders = {name: getattr(workspace, name).resolve() for name in ("run", "runs", "cache")}
     source = whole(workspace.source, *loading.named_sources())
     corpus = whole(workspace.corpus, "", *corpora.NAMED)
-    teacher = workspace.teacher._replace(argument=whole(workspace.teacher.argument, ""))
+    argument = registry.argument_with(*workspace.teacher, lambda one: whole(one, ""))
+    teacher = workspace.teacher._replace(argument=argument)
     declared = {name: own.absolute(told) for name, told in workspace.declared.items()}
     return replace(workspace, **folders, source=source, corpus=corpus, teacher=teacher, declared=declared)
 
@@ -355,11 +356,12 @@ def _parts(run: Run, workspace: Any) -> list[str]:
 
     tasks = map(get_task, run.data_of)
     parts = [str(path) for task in tasks for path in loading.source_of(task, workspace.source).parts(task)]
-    base = workspace.teacher.argument
-    named = [base, *([workspace.corpus] if isinstance(run, CorpusRun) else [])]
+    bases = [argument for _, argument in registry.arguments_of(*workspace.teacher)]
+    named = [*bases, *([workspace.corpus] if isinstance(run, CorpusRun) else [])]
     parts += [path for path in named if path.startswith("/")]
-    if base.startswith("/") and Path(base).is_dir():  # a link to a folder is not followed
-        parts += [str(path) for path in Path(base).iterdir() if path.is_symlink() and path.is_dir()]
+    for base in bases:
+        if base.startswith("/") and Path(base).is_dir():  # a link to a folder is not followed
+            parts += [str(path) for path in Path(base).iterdir() if path.is_symlink() and path.is_dir()]
     parts += [workspace.files[content] for content in inputs.files_of(run, workspace.files)]
     parts += [str(file) for plugin in workspace.plugins for file in plugin_code.files(plugin, elsewhere=False)]
     for before in run.depends_on:

@@ -22,6 +22,7 @@ from typing import Any
 import ray
 from filelock import FileLock
 
+from harness import registry
 from harness.errors import UserError
 from harness.executors import environment, gpus, temporary
 from harness.executors.process import Attempt
@@ -155,7 +156,7 @@ class Node:
             source=within.get(workspace.source, workspace.source),
             corpus=known.get(workspace.corpus, workspace.corpus),
             files={name: known.get(path, path) for name, path in workspace.files.items()},
-            teacher=teacher._replace(argument=known.get(teacher.argument, teacher.argument)),
+            teacher=teacher._replace(argument=registry.argument_with(*teacher, lambda one: known.get(one, one))),
             plugins=tuple(known.get(path, path) for path in workspace.plugins),
             declared={
                 name: {**told, "place": known.get(told["place"], told["place"])}

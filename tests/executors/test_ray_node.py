@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -287,6 +288,20 @@ def test_links_to_folders_in_a_teachers_folder_and_homes_are_followed(
     )
     sizes = {name: size for name, (_, size) in stamps_of(Path(here.teacher.argument)).items()}
     assert sizes == {"model.pt": 1, "label/dict.txt": 1}
+
+
+def test_folders_of_an_ensembles_members_arrive_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"one/model.pt": b"1", "two/model.pt": b"22"})
+    monkeypatch.chdir(tmp_path)
+    ensemble = TeacherName("ensemble", "minilm+./one + huggingface:two+owner/name")
+    workspace = _absolute(replace(workspace_of(tmp_path / "out"), teacher=ensemble))
+    parts = _parts(PretrainingRun(teacher=BASE, settings={}), workspace)
+    assert parts == [str(tmp_path / "one"), str(tmp_path / "two")]
+    node = Node(Session(Near(Depot(str(tmp_path / "out"))), "a", "", None), workspace, "run")
+    minilm, one, two, hub = node.fetch_all(parts).teacher.argument.split("+")
+    assert (minilm, hub) == ("minilm", "owner/name") and read(Path(one)) == {"model.pt": b"1"}
+    plugin, _, folder = two.partition(":")
+    assert plugin == "huggingface" and read(Path(folder)) == {"model.pt": b"22"}
 
 
 def test_what_a_killed_worker_had_sent_of_a_file_is_removed(tmp_path: Path) -> None:
