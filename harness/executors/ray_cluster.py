@@ -26,7 +26,7 @@ from harness.errors import UserError, first_line
 from harness.executors import temporary
 from harness.executors.ray_depot import Depot, clear
 from harness.jobs import inputs
-from harness.runs import CorpusRun, Run
+from harness.runs import CorpusRun, Run, TeacherName
 from harness.runs.messages import Began, Failed, Message, Noted, Told
 
 LOOK = 5.0  # seconds between looks at the cluster while nothing is heard
@@ -344,8 +344,8 @@ def _absolute(workspace: Any) -> Any:
     folders = {name: getattr(workspace, name).resolve() for name in ("run", "runs", "cache")}
     source = whole(workspace.source, *loading.named_sources())
     corpus = whole(workspace.corpus, "", *corpora.NAMED)
-    argument = registry.argument_with(*workspace.teacher, lambda one: whole(one, ""))
-    teacher = workspace.teacher._replace(argument=argument)
+    name, argument = workspace.teacher
+    teacher = TeacherName(name, registry.argument_with(name, argument, lambda one: whole(one, "")))
     declared = {name: own.absolute(told) for name, told in workspace.declared.items()}
     return replace(workspace, **folders, source=source, corpus=corpus, teacher=teacher, declared=declared)
 
@@ -356,7 +356,7 @@ def _parts(run: Run, workspace: Any) -> list[str]:
 
     tasks = map(get_task, run.data_of)
     parts = [str(path) for task in tasks for path in loading.source_of(task, workspace.source).parts(task)]
-    bases = [argument for _, argument in registry.arguments_of(*workspace.teacher)]
+    bases = [own for _, own in registry.arguments_of(workspace.teacher.name, workspace.teacher.argument)]
     named = [*bases, *([workspace.corpus] if isinstance(run, CorpusRun) else [])]
     parts += [path for path in named if path.startswith("/")]
     for base in bases:
