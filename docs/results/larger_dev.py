@@ -1,14 +1,18 @@
-"""Larger dev parts, by which less can be told apart: half of the training data of a task of GLUE.
+"""Larger dev parts of GLUE's tasks, by which less can be told apart.
 
-python docs/results/larger_dev.py TASK GLUE_FOLDER FOLDER     TASK: sst2 or cola; GLUE_FOLDER: in GLUE's own layout
+python docs/results/larger_dev.py TASK GLUE_FOLDER FOLDER     TASK: sst2, cola or mrpc; GLUE_FOLDER: in GLUE's own layout
 
-Of CoLA every second sentence is dev.tsv, the others are train.tsv. SST-2's training data are phrases, about ten of a
-sentence, and do not say which sentence each is of. Here phrases that share five words in a row are of one sentence, and
-so are those that one of them joins. Of every second sentence, in the order in which they come, the longest phrase goes
-to dev.tsv and the others go nowhere; the phrases of the other sentences go to train.tsv. So no two dev examples are of
-one sentence, which tests of them take for granted, and no training example of five words or more is of a dev sentence.
-Of shorter phrases, whose sentence cannot be told, every second stays in train.tsv, so that they are as large a part of
-it as before. A text that is there twice is taken once.
+Of CoLA every second sentence of the training data is dev.tsv, the others are train.tsv. SST-2's training data are phrases,
+about ten of a sentence, and do not say which sentence each is of. Here phrases that share five words in a row are of one
+sentence, and so are those that one of them joins. Of every second sentence, in the order in which they come, the longest
+phrase goes to dev.tsv and the others go nowhere; the phrases of the other sentences go to train.tsv. So no two dev examples
+are of one sentence, which tests of them take for granted, and no training example of five words or more is of a dev
+sentence. Of shorter phrases, whose sentence cannot be told, every second stays in train.tsv, so that they are as large a
+part of it as before. A text that is there twice is taken once.
+
+MRPC keeps its training data. Its dev.tsv here are the pairs of dev and those of the test set, whose labels are published with
+the corpus (msr_paraphrase_test.txt), each without the pairs that share a sentence with an earlier one; training pairs that
+share a sentence with one of these are left out.
 """
 
 from __future__ import annotations
@@ -55,24 +59,57 @@ def every_second(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     return list(texts)[1::2], list(texts)[::2]
 
 
-# task: its folder, what stands before its first example, the columns of texts and labels, how it is parted
-TASKS = {"sst2": ("SST-2", 1, 0, 1, phrases_apart), "cola": ("CoLA", 0, 3, 1, every_second)}
+Pairs = dict[tuple[str, ...], str]  # (the two sentences): label
+
+
+def pairs_apart(train: Pairs, later: Iterable[Pairs]) -> tuple[Pairs, Pairs]:
+    """(train, dev) of MRPC."""
+    dev: Pairs = {}
+    seen: set[str] = set()
+    for pair, label in (item for part in later for item in part.items()):
+        if seen.isdisjoint(pair):
+            dev[pair] = label
+            seen.update(pair)
+    return {pair: label for pair, label in train.items() if seen.isdisjoint(pair)}, dev
+
+
+def read(path: Path, head: int, texts: list[int], label: int) -> Pairs:
+    """The label of each text, or pair of texts, of a file of GLUE. head: how many lines stand before the first example;
+    texts, label: columns."""
+    labels: Pairs = {}
+    with open(path, encoding="utf-8", newline="") as file:
+        for line in list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[head:]:
+            labels.setdefault(tuple(line[column].strip() for column in texts), line[label])
+    return labels
+
+
+# task: its folder, what stands before its first example, the column of texts and labels, how it is parted
+SENTENCES = {"sst2": ("SST-2", 1, 0, 1, phrases_apart), "cola": ("CoLA", 0, 3, 1, every_second)}
+
+
+def apart(task: str, glue: Path) -> tuple[Pairs, Pairs]:
+    """(train, dev)."""
+    if task == "mrpc":
+        train, *later = (
+            read(glue / "MRPC" / name, 1, [3, 4], 0) for name in ("train.tsv", "dev.tsv", "msr_paraphrase_test.txt")
+        )
+        return pairs_apart(train, later)
+    name, head, text, label, part = SENTENCES[task]
+    labels = read(glue / name / "train.tsv", head, [text], label)
+    train_texts, dev_texts = part([text for (text,) in labels])
+    return {(text,): labels[text,] for text in train_texts}, {(text,): labels[text,] for text in dev_texts}
 
 
 def main(task: str, glue: Path, folder: Path) -> None:
-    name, head, text, label, apart = TASKS[task]
-    labels: dict[str, str] = {}
-    with open(glue / name / "train.tsv", encoding="utf-8", newline="") as file:
-        for line in list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[head:]:
-            labels.setdefault(line[text].strip(), line[label])
+    parts = apart(task, glue)
     folder.mkdir(parents=True)
-    for part, texts in zip(("train", "dev"), apart(labels), strict=True):
+    for part, examples in zip(("train", "dev"), parts, strict=True):
         with open(folder / f"{part}.tsv", "w", encoding="utf-8", newline="") as file:
-            file.write("sentence\tlabel\n")
-            file.writelines(f"{one}\t{labels[one]}\n" for one in texts)
+            file.write("sentence1\tsentence2\tlabel\n" if task == "mrpc" else "sentence\tlabel\n")
+            file.writelines("\t".join((*texts, label)) + "\n" for texts, label in examples.items())
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4 or sys.argv[1] not in TASKS:
+    if len(sys.argv) != 4 or sys.argv[1] not in (*SENTENCES, "mrpc"):
         raise SystemExit(__doc__)
     main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
