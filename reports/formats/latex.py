@@ -14,6 +14,16 @@ from harness.reports.tables.shapes import Entry, Table
 
 HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it. An \input in the
 % preamble gives the macros alone, for text that comes before the table. \ref{tab:...} takes the \label of each table.
+% For two tables of one study, \def\HarnessName{Second} before the \input of one puts Second behind the names of its
+% macros and labels: one name for two values, as two folders of results may give, is an error.
+\providecommand\HarnessName{}
+\def\HarnessValue#1#2{\expandafter\HarnessDefine\csname #1\HarnessName\endcsname{#2}}
+\def\HarnessDefine#1#2{%
+  \long\def\HarnessNew{#2}%
+  \ifx#1\HarnessNew\else\ifx#1\relax\long\def#1{#2}\else
+    \PackageError{harness}{Two tables give \string#1 two values}%
+      {Put \string\def\string\HarnessName{Second} before the \string\input\space of one.}%
+  \fi\fi}
 """
 # Standing alone, the file brings its own document; inside one, LaTeX has already let \@nodocument be \relax; in a
 # preamble it has let \documentclass be an error.
@@ -211,7 +221,7 @@ def _floats(grid: Grid, label: str) -> list[str]:
     for i, (drawn, notes) in enumerate(floats):
         captions = caption if not i else f"{grid.title}, continued."
         again = r"\addtocounter{table}{-1}" if i else ""  # it keeps its number
-        named = again + rf"\caption{{{escape(captions)}}}" + (rf"\label{{{label}}}" if not i else "")
+        named = again + rf"\caption{{{escape(captions)}}}" + (rf"\label{{{label}\HarnessName}}" if not i else "")
         made.append(_float(named, size, drawn, notes))
     return made
 
@@ -285,7 +295,7 @@ def _macros(table: Table) -> list[str]:
         add(table.teacher, "teacher")
     for block, line in table.all_lines():
         add(line.entries, block.student, block.init_of(line), line.row.name)
-    return [rf"\providecommand{{\{name}}}{{{value}}}" for name, value in named.items()]
+    return [rf"\HarnessValue{{{name}}}{{{value}}}" for name, value in named.items()]
 
 
 def _letters(name: str) -> str:

@@ -78,12 +78,18 @@ def number(text: str) -> float:
 
 
 def _places(value: float, digits: int) -> int:
-    """Decimal places that leave so many significant digits; negative left of the point."""
-    return digits - 1 - math.floor(math.log10(abs(value))) if value else 0
+    """Decimal places that leave so many significant digits of it as rounded; negative left of the point."""
+    if not value:
+        return 0
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    return places - (_rounded(abs(value), places) >= Decimal(10).scaleb(digits - 1 - places))  # 9.996 is 10.0
 
 
 def _fixed(value: float, places: int) -> str:
     """The value with so many decimal places, halves away from zero, whatever the last bits of the sum behind it are."""
-    near = Decimal(f"{value:.{max(places, 0) + 9}f}")
-    rounded = float(near.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)) + 0.0  # + 0.0: no minus before zero
+    rounded = float(_rounded(value, places)) + 0.0  # + 0.0: no minus before zero
     return f"{rounded:,.{max(places, 0)}f}".replace("-", "−")
+
+
+def _rounded(value: float, places: int) -> Decimal:
+    return Decimal(f"{value:.{max(places, 0) + 9}f}").quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)

@@ -23,6 +23,8 @@ from harness.reports.tables.quantities import difference, is_score, number, prin
         ("speed_ratio", 6.522, None, "6.52×"),
         ("speed_ratio", 860.4, 12.0, "860× ± 12"),
         ("speed_ratio", 0.0123456, None, "0.0123×"),
+        ("speed_ratio", 9.996, None, "10.0×"),
+        ("speed_ratio", 99.949, 9.96, "99.9× ± 10.0"),
         ("distillation_loss", 0.02884, 0.00031, "0.0288 ± 0.0003"),
         ("millions_without_embeddings", 4.8312, 0.0, "4.83 M"),
         ("seconds", 26.84, 0.2, "26.8 s ± 0.2"),

@@ -68,11 +68,11 @@ def hostile():
     return with_published(made, study)
 
 
-def compiled(folder, name):
-    """What pdflatex says of a file that it can compile."""
+def compiled(folder, name, fails=False):
+    """What pdflatex says of a file that it can compile, or cannot."""
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    assert (done.returncode != 0) is fails, done.stdout.decode(errors="replace")[-2000:]
     return done.stdout
 
 
@@ -205,9 +205,9 @@ def test_latex_escapes(text, expected):
 
 def test_latex_gives_each_value_a_macro_of_letters():
     text = render(table(mixed()), "latex")
-    assert r"\providecommand{\ResultToyQuickTransformerEveryAttKlSstTwo}{86.0 $\pm$ 0.0}" in text
-    assert r"\providecommand{\ResultToyQuickTeacherAverage}{92.5}" in text
-    names = re.findall(r"\\providecommand\{\\(\w+)\}", text)
+    assert r"\HarnessValue{ResultToyQuickTransformerEveryAttKlSstTwo}{86.0 $\pm$ 0.0}" in text
+    assert r"\HarnessValue{ResultToyQuickTeacherAverage}{92.5}" in text
+    names = re.findall(r"\\HarnessValue\{(\w+)\}", text)
     assert len(names) == len(set(names)) == 3 + 16 + 3 and all(name.isalpha() for name in names)
     assert r"\textbf{86.0 $\pm$ 0.0}" in text and r"\underline{85.0 $\pm$ 1.4}" in text
 
@@ -215,14 +215,14 @@ def test_latex_gives_each_value_a_macro_of_letters():
 def test_macros_of_names_with_the_same_letters_stay_apart():
     twins = [cell(Row(name, name, name), "sst2", (k, k)) for name, k in (("a_b", 60), ("a+b", 70))]
     text = render(table(twins), "latex")
-    assert text.count(r"\ResultToyQuickTransformerEveryABSstTwo}") == text.count(r"EveryABSstTwoX}") == 1
+    assert text.count("{ResultToyQuickTransformerEveryABSstTwo}") == text.count("EveryABSstTwoX}") == 1
 
 
 def test_macros_of_names_in_other_letters_are_named_by_what_they_are():
     """So that the same name means the same row, whichever rows the table has."""
     greek = [cell(Row(name, name, name), "sst2", (k, k)) for name, k in (("loss_α", 60), ("loss_β", 70))]
     alone, both = (render(table(cells), "latex") for cells in (greek[1:], greek))
-    value = r"\providecommand{\ResultToyQuickTransformerEveryLossBetaSstTwo}{70.0 $\pm$ 0.0}"
+    value = r"\HarnessValue{ResultToyQuickTransformerEveryLossBetaSstTwo}{70.0 $\pm$ 0.0}"
     assert value in alone and value in both
 
 
@@ -272,8 +272,8 @@ def test_csv_and_json_hold_quantities_as_they_are():
 
 def test_macros_name_the_metric_where_a_task_shows_several():
     text = render(sized(), "latex")
-    assert r"\providecommand{\ResultToyQuickCbowSstTwoSpeedRatio}{6.30$\times$ $\pm$ 0.28}" in text
-    assert r"\providecommand{\ResultToyQuickCbowRte}{47,861,634}" in text
+    assert r"\HarnessValue{ResultToyQuickCbowSstTwoSpeedRatio}{6.30$\times$ $\pm$ 0.28}" in text
+    assert r"\HarnessValue{ResultToyQuickCbowRte}{47,861,634}" in text
 
 
 @pdflatex
@@ -307,6 +307,30 @@ def test_two_tables_stand_in_one_paper_whose_text_may_begin_with_their_numbers(t
         encoding="utf-8",
     )
     compiled(tmp_path, "paper")
+
+
+@pdflatex
+def test_a_number_that_two_tables_give_differently_is_an_error_unless_one_is_named(tmp_path):
+    """As of two folders of results: which of them the text means cannot be guessed."""
+    made = table(mixed())
+    other = table(mixed(), teacher_scores={"sst2": [{"accuracy": 0.5}], "rte": [{"accuracy": 0.6}]})
+    for name, each in {"first": made, "other": other}.items():
+        (tmp_path / f"{name}.tex").write_text(render(each, "latex"), encoding="utf-8")
+
+    def paper(between):
+        (tmp_path / "paper.tex").write_text(
+            rf"\documentclass{{article}}\usepackage{{booktabs,graphicx}}\input{{first}}{between}\input{{other}}"
+            r"\begin{document}\ifx\ResultToyQuickTeacherAverage\ResultToyQuickTeacherAverageWeak\else"
+            r"\typeout{apart}\fi\input{other}\def\HarnessName{}\input{first}\end{document}",
+            encoding="utf-8",
+        )
+
+    paper("")
+    said = compiled(tmp_path, "paper", fails=True)
+    assert b"Two tables give \\ResultToyQuickTeacherSstTwo" in said
+    paper(r"\def\HarnessName{Weak}")
+    assert b"apart" in compiled(tmp_path, "paper")
+    assert (tmp_path / "paper.aux").read_text().count("newlabel{tab:toy-quickWeak}") == 1
 
 
 @pdflatex
@@ -369,7 +393,7 @@ def test_a_row_with_a_long_name_leaves_the_numbers_legible(tmp_path):
 @pdflatex
 def test_a_paper_may_refer_to_each_table(tmp_path):
     text = render(with_published(table(mixed()), STUDY), "latex")
-    labels = re.findall(r"\\label\{(.*?)\}", text)
+    labels = re.findall(r"\\label\{(.*?)\\HarnessName\}", text)
     assert len(labels) == len(set(labels)) == 2 and labels[0] == "tab:toy-quick"
     (tmp_path / "table.tex").write_text(text, encoding="utf-8")
     (tmp_path / "paper.tex").write_text(
