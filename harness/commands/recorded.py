@@ -136,6 +136,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *terms.at_their_least(replays),
             *alike.without_effect(plan, replays),
             *results.other_weights(replays, ledger),
+            *results.not_chosen(plan, replays, server_scores.kept(ledger) if isinstance(ledger, Ledger) else {}),
             *results.made_apart(replays),
             *results.unlabelled(plan),
             *results.other_teachers(plan),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.code_versions import changed, current, engine
@@ -263,6 +263,22 @@ def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
             for what, tasks in each.items()
         ]
     return tuple(told)
+
+
+def not_chosen(plan: Plan, replays: Sequence[Progress], scores: Mapping[RunId, Container[str]]) -> tuple[str, ...]:
+    """A sentence on each cell whose test score is of another run than the chosen one, as more trials may choose one.
+
+    scores: run -> the tasks on which its predictions were scored.
+    """
+    return tuple(
+        f"The test score of {cell.row} on {cell.task} (init {cell.init}) is not shown: another run is chosen now than "
+        "was submitted."
+        for cell, found in zip(plan.cells, replays, strict=True)
+        if scores  # none of most ledgers, which need not be searched
+        and found.best
+        and cell.task not in scores.get(found.best.run, ())
+        and any(cell.task in scores.get(run, ()) for run, _ in found.records)
+    )
 
 
 def pruned(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:

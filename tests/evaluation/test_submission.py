@@ -25,10 +25,12 @@ from harness.planning.filed import read
 from harness.registry import TASKS
 from harness.reports.papers import printed
 from harness.runs import JointTeacherRun
-from harness.search.progress import Finished, progress
+from harness.search import results
+from harness.search.progress import Finished, Progress, progress
 from tests.conftest import BAD, Harness
 from tests.results import refused, table_folder, written
 from tests.search.builders import BASE, cell, student_run
+from tests.search.builders import plan as planned
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -111,7 +113,7 @@ def data(glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(data: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tasks, two initialisations, two trials."""
+    """Two tasks, two initialisations."""
     out = tmp_path_factory.mktemp("submitted") / "out"
     process = call(
         "run", *STUDY, "--tasks", "sst2", "rte", "--objectives", "vanilla_kd", "--inits", "every", "random", "--seeds",
@@ -208,7 +210,7 @@ def test_what_the_server_said_is_kept_and_compared(
     monkeypatch.setattr("harness.reports.papers.compare.read", of_test)
     report = ("report", "--study", "objectives_vs_init", "--out", out, "--compare", "published", "--format", "json")
     beside = [entry["test"] for entry in json.loads(call(*report).stdout)["entries"] if entry["test"]]
-    assert beside == [71.5]
+    assert beside == [71.5] and "is not shown" not in call(*report).stdout
     (out / server_scores.NAME).write_bytes(kept[:-9])
     damaged = call(*report)
     assert damaged.returncode == 0 and f"{server_scores.NAME} is damaged and ignored" in damaged.stderr
@@ -310,3 +312,14 @@ def test_a_run_of_several_tasks_predicts_all_of_theirs() -> None:
     assert rte.run == mrpc.run == replace(run, test={"rte": "x", "mrpc": "y"})
     assert sst2.run == student_run(seed=0, test={"sst2": "z"})
     assert {(again.trials, again.seeds) for again in (rte, mrpc, sst2)} == {(1, 1)}
+
+
+def test_a_score_of_a_run_that_is_no_longer_chosen_is_told_of() -> None:
+    """As when a better trial came later: the score is of another setting."""
+    first, later = (Finished(name, student_run, {}, {"status": "finished", "selection": 0.5}) for name in "ab")
+    plan, replays = planned([cell()]), [Progress(trials=[first, later], best=later)]
+    assert results.not_chosen(plan, replays, {}) == results.not_chosen(plan, replays, {"b": {"sst2"}}) == ()
+    assert results.not_chosen(plan, replays, {"a": {"rte"}}) == ()
+    assert results.not_chosen(plan, replays, {"a": {"sst2"}}) == (
+        "The test score of vanilla_kd on sst2 (init every) is not shown: another run is chosen now than was submitted.",
+    )
