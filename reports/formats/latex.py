@@ -15,8 +15,10 @@ from harness.reports.tables.shapes import Entry, Table
 HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it. An \input in the
 % preamble gives the macros alone, for text that comes before the table. \ref{tab:...} takes the \label of each table.
 % For two tables of one study, \def\HarnessName{Second} before the \input of one puts Second behind the names of its
-% macros and labels: one name for two values, as two folders of results may give, is an error.
+% macros and labels: one name for two values, as two folders of results may give, is an error. \def\HarnessFloat{table}
+% sets a small table in one column of two.
 \providecommand\HarnessName{}
+\providecommand\HarnessFloat{table*}
 \def\HarnessValue#1#2{\expandafter\HarnessDefine\csname #1\HarnessName\endcsname{#2}}
 \def\HarnessDefine#1#2{%
   \long\def\HarnessNew{#2}%
@@ -227,17 +229,17 @@ def _floats(grid: Grid, label: str) -> list[str]:
 
 
 def _float(caption: str, size: str, tabulars: Sequence[str], notes: Sequence[str]) -> str:
-    below = [r"\par\medskip\begin{minipage}{\textwidth}\footnotesize\raggedright", *notes, r"\end{minipage}"]
+    below = [r"\par\medskip\begin{minipage}{\linewidth}\footnotesize\raggedright", *notes, r"\end{minipage}"]
     return "\n".join(
         [
-            r"\begin{table*}[tp]",
+            r"\begin{\HarnessFloat}[tp]",
             r"\centering\setlength{\belowcaptionskip}{6pt}",
             caption,
             size + r"\setlength{\tabcolsep}{3pt}\renewcommand{\arraystretch}{1.1}",
             *tabulars[:1],
             *(line for each in tabulars[1:] for line in (r"\par\medskip", each)),
             *(below if notes else []),
-            r"\end{table*}",
+            r"\end{\HarnessFloat}",
         ]
     )
 
@@ -269,7 +271,7 @@ def _tabular(grid: Grid, columns: list[int], groups: list[Group]) -> str:
             *body,
             r"\bottomrule",
             r"\end{tabular}}%",
-            r"\ifdim\wd0>\textwidth\resizebox{\textwidth}{!}{\usebox0}\else\usebox0\fi",
+            r"\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi",
         ]
     )
 

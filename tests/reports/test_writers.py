@@ -378,6 +378,18 @@ def test_what_a_page_has_no_room_for_goes_on_to_the_next(paper, tmp_path):
 
 
 @pdflatex
+def test_a_small_table_may_stand_in_one_column(tmp_path):
+    (tmp_path / "table.tex").write_text(render(table(mixed()), "latex"), encoding="utf-8")
+    (tmp_path / "paper.tex").write_text(
+        rf"{PAPERS['two columns']}\usepackage{{booktabs,graphicx}}\begin{{document}}\def\HarnessFloat{{table}}\input{{table}}"
+        r"\end{document}",
+        encoding="utf-8",
+    )
+    said = compiled(tmp_path, "paper")
+    assert b"Overfull" not in said and b"(1 page," in said
+
+
+@pdflatex
 def test_a_row_with_a_long_name_leaves_the_numbers_legible(tmp_path):
     row = Row("long", "x", "a_name_of_an_objective_" * 6, mark="a mark")
     text = render(table([cell(row, task, (60, 60)) for task in ("sst2", "rte")]), "latex")
