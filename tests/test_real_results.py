@@ -234,6 +234,23 @@ def test_a_claim_that_one_is_hardly_better(scripts: dict[str, ModuleType], found
     assert verdicts == ["contradicted", "undecided", "supported"]
 
 
+def test_an_interval_is_held_against_the_difference_in_print(
+    scripts: dict[str, ModuleType], found: dict[str, Any]
+) -> None:
+    claimed = scripts["claimed"]
+    sides = {"file": "wang2023_table1_task_specific.csv", "above": {"objective": "Att-KL"}, "below": "Hid-Seq"}
+    gains = claimed.gains(sides)
+    assert gains["SST-2", "accuracy"] == 1.6 and gains["CoLA", "matthews"] == 0.1  # as Table 1 prints them
+    assert not any(task == "MRPC" for task, _ in gains), "there Hid-Seq is the better one"
+    table = found["objectives_sst2_sentences"].table  # whose texts are SST-2's
+    asked = {"pairs": [["att_kl", "hid_seq"]]}
+    (one,) = claimed.judged(asked, table, gains)
+    assert one.interval == "+0.1 [−0.4, +0.5]" and one.told().endswith("undecided, less than in print")
+    (near,) = claimed.judged(asked, table, {("SST-2", "accuracy"): 0.4})
+    (other,) = claimed.judged(asked, table, {("SST-2", "f1"): 1.6})
+    assert near.less is False and other.less is None and near.told().endswith("undecided")
+
+
 def test_a_factor_is_held_against_what_is_claimed(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:
     """Of sizes, which are counted: BERT-base has 2.89 times the parameters of the bidirectional hybrid."""
     claimed, table = scripts["claimed"], found["size_and_speed"].table

@@ -29,10 +29,14 @@ from harness.reports.tables.shapes import Line
 PUBLISHED = HERE.parent.parent / "reports" / "papers" / "published"
 # Of the metrics printed for a task, that by which rows are told apart.
 METRICS = ("acc", "acc_f1_mean", "mcc", "pearson_spearman_mean", "pearson", "f1", "mean")
+OURS = {"acc": "accuracy", "mcc": "matthews", "pearson": "pearson", "f1": "f1"}  # metrics as printed -> as we call them
+# Our dev sets of more examples -> the task that their texts are of.
+LARGER = {"sst2_sentences": "SST-2", "cola_sentences": "CoLA", "mrpc_pairs": "MRPC"}
 FEWEST_ROWS = 4  # that know how far seeds lie apart
 SUPPORTED, CONTRADICTED, UNDECIDED, UNFINISHED = "supported", "contradicted", "undecided", "unfinished"
 COLLAPSED = "collapsed"  # a row of it answers every example alike in some run: of the objective that says nothing
 NOT_RUN = "not run"
+LESS = "less than in print"
 SEEN = "seen but not tested"
 NEAR = 0.1  # of a factor that is claimed: so much less is measured as it
 Known = Mapping[tuple[str, str], Expected]  # (study, task as printed) -> the noise of a difference there
@@ -47,8 +51,8 @@ def lines_of(file: str) -> list[dict[str, str]]:
         return list(csv.DictReader(published))
 
 
-def values(side: Any, file: str) -> dict[str, float]:
-    """task -> what is printed for one side of a claim, by the first of METRICS that is."""
+def values(side: Any, file: str) -> dict[str, tuple[str, float]]:
+    """task -> (metric, what is printed) for one side of a claim, by the first of METRICS that is."""
     wanted = {"row": side} if isinstance(side, str) else dict(side)
     file = wanted.pop("file", file)
     own = [line for line in lines_of(file) if all(line[key] == value for key, value in wanted.items())]
@@ -60,17 +64,25 @@ def values(side: Any, file: str) -> dict[str, float]:
             found[line["task"]][line["metric"]] = float(line["value"])
     if not found:
         raise ValueError(f"{file} has no score of {wanted}")
-    return {task: next(of[metric] for metric in METRICS if metric in of) for task, of in found.items()}
+    return {task: next((metric, of[metric]) for metric in METRICS if metric in of) for task, of in found.items()}
 
 
 def differences(claim: Told) -> dict[str, float]:
     """task -> above minus below in print, in points; where the claim has `minus`, minus that difference."""
     above, below = (values(claim[side], claim["file"]) for side in ("above", "below"))
-    found = {task: round(above[task] - below[task], 2) for task in above if task in below}
+    found = {task: round(above[task][1] - below[task][1], 2) for task in above if task in below}
     if "minus" in claim:
         less = differences({**claim["minus"], "file": claim["file"]})
         found = {task: round(value - less[task], 2) for task, value in found.items() if task in less}
     return {task: value for task, value in found.items() if task in claim.get("tasks", (task,))}
+
+
+def gains(claim: Told) -> dict[tuple[str, str], float]:
+    """(task, metric as we call it) -> how much better in print, in points, where it is better."""
+    if "printed" in claim:
+        return {}
+    metrics = {task: OURS.get(metric, "") for task, (metric, _) in values(claim["above"], claim["file"]).items()}
+    return {(task, metrics[task]): value for task, value in differences(claim).items() if value > 0}
 
 
 def as_claimed(claim: Told) -> str:
@@ -140,11 +152,18 @@ def noise_told(known: Known) -> str:
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison of two cells: in words, its verdict or why there is none, and the difference in points."""
+    """A comparison of two cells: in words, its verdict or why there is none, and the difference in points.
+
+    less: whether the whole interval is below the difference in print; None where none is for it.
+    """
 
     what: str
     verdict: str
     interval: str = ""
+    less: bool | None = None
+
+    def told(self) -> str:
+        return f"  * {self.what}: " + ", ".join(filter(None, (self.interval, self.verdict, LESS if self.less else "")))
 
 
 def free(table: Table) -> list[Line]:
@@ -159,19 +178,25 @@ def countable(line: Line, j: int, tested: Any, collapsed: bool = False) -> bool:
     return bool(whole and tested and key_of(line) in tested.keys)
 
 
-def judged(ours: Told, table: Table) -> list[Compared]:
-    """Every comparison that an entry of `ours` asks for. Those of a task, by all of its metrics, are one family."""
+def judged(ours: Told, table: Table, printed: Mapping[tuple[str, str], float] | None = None) -> list[Compared]:
+    """Every comparison that an entry of `ours` asks for. Those of a task, by all of its metrics, are one family.
+
+    printed: `gains` of the claim.
+    """
     if "factors" in ours:
         return [compared for factor in ours["factors"] for compared in _measured(factor, ours, table)]
     scores = [j for j, column in enumerate(table.columns) if column.task and is_score(column.metric)]
     asked = [j for j in scores if table.columns[j].task == ours.get("task", table.columns[j].task)]
     tasks = dict.fromkeys(table.columns[j].task for j in asked)
     families = ([j for j in asked if table.columns[j].task == task] for task in tasks)
-    return [compared for family in families for compared in _judged(ours, table, family)]
+    return [compared for family in families for compared in _judged(ours, table, family, printed or {})]
 
 
-def _judged(ours: Told, table: Table, columns: Sequence[int]) -> Iterator[Compared]:
-    found: list[tuple[str, float, Any, float]] = []  # (what is compared, p, how far its interval reaches, value)
+def _judged(
+    ours: Told, table: Table, columns: Sequence[int], printed: Mapping[tuple[str, str], float]
+) -> Iterator[Compared]:
+    # (what is compared, the difference in print, p, how far its interval reaches, value)
+    found: list[tuple[str, float | None, float, Any, float]] = []
     for j in columns:
         tested, column = table.tested.get(j), table.columns[j]
         where = column.label if column.alone else f"{column.label}, {column.metric.replace('_', ' ')}"
@@ -187,7 +212,8 @@ def _judged(ours: Told, table: Table, columns: Sequence[int]) -> Iterator[Compar
                 noise = summed_up(tested.noise, places[::3], places[1:3]) if "minus" in ours else tested.noise
                 a, b = np.array([[0], [1]]) if "minus" in ours else np.array(places)[:, None]
                 value, reach = (noise.values[a] - noise.values[b]).item(), partial(noise.reach, a=a, b=b)
-                found.append((f"{where}: {rows}", noise.p_value(a, b).item(), reach, value))
+                gain = printed.get((LARGER.get(column.label, column.label), column.metric))
+                found.append((f"{where}: {rows}", gain, noise.p_value(a, b).item(), reach, value))
             elif column.selects:
                 whole = all(line and line.entries[j].status == "complete" for line in lines)
                 reasons = [reason for line in lines if (reason := why_not(line, j))]
@@ -195,8 +221,8 @@ def _judged(ours: Told, table: Table, columns: Sequence[int]) -> Iterator[Compar
                     raise ValueError(f"{table.title} lacks the answers that test {where}: {rows}")
                 verdict = COLLAPSED if whole else UNFINISHED
                 yield Compared(f"{where}: {rows}", verdict, "; ".join(dict.fromkeys(reasons)))
-    corrected = holm(np.array([p for _, p, _, _ in found]))
-    for (what, _, reach, value), p in zip(found, corrected, strict=True):
+    corrected = holm(np.array([p for _, _, p, _, _ in found]))
+    for (what, gain, _, reach, value), p in zip(found, corrected, strict=True):
         half = reach(LEVEL / 2 / len(found)).item()
         points = [100 * number for number in (value - half, value, value + half)]
         low, middle, high = map(signed, points)
@@ -204,7 +230,8 @@ def _judged(ours: Told, table: Table, columns: Sequence[int]) -> Iterator[Compar
         if "within" in ours:
             most = ours["within"]
             verdict = SUPPORTED if points[-1] <= most else CONTRADICTED if points[0] > most else UNDECIDED
-        yield Compared(what, verdict, f"{middle} [{low}, {high}]")
+        less = None if gain is None or verdict == CONTRADICTED else points[-1] < gain
+        yield Compared(what, verdict, f"{middle} [{low}, {high}]", less)
 
 
 def summed_up(noise: Noise, *groups: Sequence[int]) -> Noise:
@@ -330,18 +357,21 @@ def _claim(claim: Told, examples: Mapping[str, int], found: Mapping[str, Results
     verdict, real = f"{NOT_RUN} (needs {claim['needs']})" if "needs" in claim else NOT_RUN, []
     for ours in claim.get("ours", ()):
         made = found[ours["results"]]
-        compared = judged(ours, made.table)
+        compared = judged(ours, made.table, gains(claim))
         whole = summed(compared)
         if made.told["real"]:
             real += compared
             verdict = summed(real)
         elif verdict == NOT_RUN:
             verdict = f"{NOT_RUN} (embedded tasks: {whole})"
-        each = "\n".join(f"  * {c.what}: {f'{c.interval}, ' if c.interval else ''}{c.verdict}" for c in compared)
+        each = "\n".join(one.told() for one in compared)
         by = made.table.provenance
         drawn = {0: "", 1: ", one draw"}.get(by.samples, ", a draw a seed")
         drawn += {0: "", 1: ", one search"}.get(by.searches, ", a search a seed")
         said.append(f"* [{made.told['title']}]({made.told['name']}.md): **{whole}**{drawn}\n{each}")
+    known_of = [one.less for one in real if one.less is not None]
+    if verdict == UNDECIDED and known_of and all(known_of):
+        verdict = f"{verdict} ({LESS})"
     if "seen" in claim:
         verdict = SEEN
         made = found[claim["seen"]]
