@@ -1,18 +1,20 @@
 """Larger dev parts of GLUE's tasks, by which less can be told apart.
 
-python docs/results/larger_dev.py TASK GLUE_FOLDER FOLDER     TASK: sst2, cola or mrpc; GLUE_FOLDER: in GLUE's own layout
+python docs/results/larger_dev.py TASK GLUE_FOLDER FOLDER
 
-Of CoLA every second sentence of the training data is dev.tsv, the others are train.tsv. SST-2's training data are phrases,
-about ten of a sentence, and do not say which sentence each is of. Here phrases that share five words in a row are of one
-sentence, and so are those that one of them joins. Of every second sentence, in the order in which they come, the longest
-phrase goes to dev.tsv and the others go nowhere; the phrases of the other sentences go to train.tsv. So no two dev examples
-are of one sentence, which tests of them take for granted, and no training example of five words or more is of a dev
-sentence. Of shorter phrases, whose sentence cannot be told, every second stays in train.tsv, so that they are as large a
-part of it as before. A text that is there twice is taken once.
+TASK: sst2, cola or mrpc; GLUE_FOLDER: in GLUE's own layout.
 
-MRPC keeps its training data. Its dev.tsv here are the pairs of dev and those of the test set, whose labels are published with
-the corpus (msr_paraphrase_test.txt), each without the pairs that share a sentence with an earlier one; training pairs that
-share a sentence with one of these are left out.
+Of CoLA every second sentence of the training data is dev.tsv, the others are train.tsv. SST-2's training data are
+phrases, about ten of a sentence, and do not say which sentence each is of. Here phrases that share five words in a
+row are of one sentence, and so are those that one of them joins. Of every second sentence, in the order in which they
+come, the longest phrase goes to dev.tsv and the others go nowhere; the phrases of the other sentences go to
+train.tsv. So no two dev examples are of one sentence, which tests of them take for granted, and no training example
+of five words or more is of a dev sentence. Of shorter phrases, whose sentence cannot be told, every second stays in
+train.tsv, so that they are as large a part of it as before. A text that is there twice is taken once.
+
+MRPC keeps its training data. Its dev.tsv here are the pairs of dev and those of the test set, whose labels are
+published with the corpus (msr_paraphrase_test.txt), each without the pairs that share a sentence with an earlier one;
+training pairs that share a sentence with one of these are left out.
 """
 
 from __future__ import annotations
