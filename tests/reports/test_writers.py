@@ -381,8 +381,8 @@ def test_what_a_page_has_no_room_for_goes_on_to_the_next(paper, tmp_path):
 def test_a_small_table_may_stand_in_one_column(tmp_path):
     (tmp_path / "table.tex").write_text(render(table(mixed()), "latex"), encoding="utf-8")
     (tmp_path / "paper.tex").write_text(
-        rf"{PAPERS['two columns']}\usepackage{{booktabs,graphicx}}\begin{{document}}\def\HarnessFloat{{table}}\input{{table}}"
-        r"\end{document}",
+        rf"{PAPERS['two columns']}\usepackage{{booktabs,graphicx}}\begin{{document}}\def\HarnessFloat{{table}}"
+        r"\input{table}\end{document}",
         encoding="utf-8",
     )
     said = compiled(tmp_path, "paper")
