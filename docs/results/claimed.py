@@ -14,6 +14,7 @@ import numpy as np
 from packed import HERE, Results, Told, told
 from scipy.special import ndtri
 
+from harness import registry
 from harness.reports import Table
 from harness.reports.papers.orderings import FEWEST_SEEDS
 from harness.reports.papers.printed import AVERAGES
@@ -21,6 +22,7 @@ from harness.reports.statistics import LEVEL, POWER
 from harness.reports.statistics.estimation import of_pairs
 from harness.reports.statistics.noise import Noise, holm
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
+from harness.reports.statistics.verdicts import apart
 from harness.reports.tables import quantities
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.ranking import key_of
@@ -51,17 +53,17 @@ def lines_of(file: str) -> list[dict[str, str]]:
         return list(csv.DictReader(published))
 
 
-def values(side: Any, file: str) -> dict[str, tuple[str, float]]:
+def values(side: Any, file: str) -> dict[str, tuple[str, str]]:
     """task -> (metric, what is printed) for one side of a claim, by the first of METRICS that is."""
     wanted = {"row": side} if isinstance(side, str) else dict(side)
     file = wanted.pop("file", file)
     own = [line for line in lines_of(file) if all(line[key] == value for key, value in wanted.items())]
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, str]] = {}
     for line in own:
         if line["value"] and line["metric"] in METRICS:
             if line["metric"] in found.setdefault(line["task"], {}):
                 raise ValueError(f"{file} has several lines {wanted} of {line['task']}")
-            found[line["task"]][line["metric"]] = float(line["value"])
+            found[line["task"]][line["metric"]] = line["value"]
     if not found:
         raise ValueError(f"{file} has no score of {wanted}")
     return {task: next((metric, of[metric]) for metric in METRICS if metric in of) for task, of in found.items()}
@@ -70,7 +72,7 @@ def values(side: Any, file: str) -> dict[str, tuple[str, float]]:
 def differences(claim: Told) -> dict[str, float]:
     """task -> above minus below in print, in points; where the claim has `minus`, minus that difference."""
     above, below = (values(claim[side], claim["file"]) for side in ("above", "below"))
-    found = {task: round(above[task][1] - below[task][1], 2) for task in above if task in below}
+    found = {task: round(float(above[task][1]) - float(below[task][1]), 2) for task in above if task in below}
     if "minus" in claim:
         less = differences({**claim["minus"], "file": claim["file"]})
         found = {task: round(value - less[task], 2) for task, value in found.items() if task in less}
@@ -78,11 +80,15 @@ def differences(claim: Told) -> dict[str, float]:
 
 
 def gains(claim: Told) -> dict[tuple[str, str], float]:
-    """(task, metric as we call it) -> how much better in print, in points, where it is better."""
-    if "printed" in claim:
+    """(task, metric as we call it) -> how much better in print, in points, whatever it was rounded from; if better."""
+    if "printed" in claim or "minus" in claim:
         return {}
-    metrics = {task: OURS.get(metric, "") for task, (metric, _) in values(claim["above"], claim["file"]).items()}
-    return {(task, metrics[task]): value for task, value in differences(claim).items() if value > 0}
+    above, below = (values(claim[side], claim["file"]) for side in ("above", "below"))
+    published = registry.STUDIES.get(claim["study"]).published
+    headed = {task: metric for task, (metric, _) in above.items()}
+    metrics = {**headed, **(published.printed_metrics if published else {})}  # which by their values they are
+    better = (task for task, value in differences(claim).items() if value > 0)
+    return {(task, OURS.get(metrics[task], "")): apart(above[task][1], below[task][1]) for task in better}
 
 
 def as_claimed(claim: Told) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from harness.errors import first_of
 from harness.reports.statistics import LEVEL
@@ -10,7 +11,7 @@ from harness.reports.statistics.verdicts import CONTRADICTED, counts, tau_interv
 from harness.reports.tables import quantities
 from harness.reports.tables.layout import Cell, Grid, Group, bare, entry_text, full_stop, header_of, heading, label_of
 from harness.reports.tables.quantities import MACHINE, WHOLE, is_score
-from harness.reports.tables.shapes import Column, ComparedBlock, ComparedLine, Comparison, Pair
+from harness.reports.tables.shapes import Column, ComparedBlock, ComparedLine, Comparison, Ordering, Pair
 
 NAMED = 12  # contradicted orderings that are named under a table
 
@@ -26,7 +27,7 @@ def compared(comparison: Comparison) -> Grid:
         last = "rank" if ranked and not subtracted else "difference"
         lines = tuple(cells for line in block.lines for cells in _beside(line, block.init, columns, last))
         groups.append(Group(heading(block.student, block.init, block.improvement), lines))
-        groups += [_agreement(block)] if shown else []
+        groups += [_agreement(block, comparison)] if shown else []
     if comparison.others:
         lines = tuple(
             (Cell(line.label), Cell("published"), *map(_printed, line.pairs, columns)) for line in comparison.others
@@ -85,17 +86,17 @@ def _difference(pair: Pair, column: Column) -> Cell:
     return Cell(quantities.difference(column.metric, pair.difference, of=pair.ours.value))
 
 
-def _agreement(block: ComparedBlock) -> Group:
+def _agreement(block: ComparedBlock, comparison: Comparison) -> Group:
     told = {
         "Kendall's tau-b": [_signed(a.tau) for a in block.agreement],
         "Spearman's rho": [_signed(a.rho) for a in block.agreement],
         "Rows compared": [str(a.n) for a in block.agreement],
     }
     lines = ((Cell(name), Cell(""), *map(Cell, texts)) for name, texts in told.items())
-    return Group("Order of the rows", (*lines, *_orderings(block)))
+    return Group("Order of the rows", (*lines, *_orderings(block, comparison)))
 
 
-def _orderings(block: ComparedBlock) -> list[tuple[Cell, ...]]:
+def _orderings(block: ComparedBlock, comparison: Comparison) -> list[tuple[Cell, ...]]:
     """How many published orderings of each column have which verdict, and what that leaves of tau."""
     if not any(block.orderings):
         return []
@@ -105,9 +106,19 @@ def _orderings(block: ComparedBlock) -> list[tuple[Cell, ...]]:
         (Cell(name), Cell(""), *(Cell(str(numbers[k]) if sum(numbers) else "") for numbers in counted))
         for k, name in enumerate(names)
     ]
+    less = [
+        str(_less(found)) if found and comparison.like(column) else ""
+        for column, found in zip(comparison.columns, block.orderings, strict=True)
+    ]
+    lines.append((Cell("less than in print"), Cell(""), *map(Cell, less)))
     between = [tau_interval(*numbers) for numbers in counted]
     told = (Cell("" if math.isnan(low) else f"{_signed(low)} to {_signed(high)}") for low, high in between)
     return [*lines, (Cell("Tau over them, 95%"), Cell(""), *told)]
+
+
+def _less(found: Iterable[Ordering]) -> int:
+    """How many of those that are not contradicted are less than in print."""
+    return sum(ordering.less for ordering in found if ordering.verdict != CONTRADICTED)
 
 
 def verdict(comparison: Comparison) -> str:
@@ -115,17 +126,18 @@ def verdict(comparison: Comparison) -> str:
 
     Those of averages over other tasks or metrics are told apart: they are no verdict on what was published.
     """
-    said: dict[str, list[str]] = {}
+    said: dict[bool, list[Ordering]] = {}
     for _, column, ordering in comparison.ordered():
-        unlike = column.average and not comparison.alike
-        where = "On the average, which is over other tasks or metrics, of" if unlike else "Of"
-        said.setdefault(where, []).append(ordering.verdict)
+        said.setdefault(comparison.like(column), []).append(ordering)
     sentences = []
-    for where, verdicts in sorted(said.items()):
-        yes, no, unknown = (count or "none" for count in counts(verdicts))
-        which = "1 published ordering" if len(verdicts) == 1 else f"{len(verdicts)} published orderings"
+    for like, found in sorted(said.items(), reverse=True):
+        where = "Of" if like else "On the average, which is over other tasks or metrics, of"
+        yes, no, unknown = (count or "none" for count in counts(ordering.verdict for ordering in found))
+        which = "1 published ordering" if len(found) == 1 else f"{len(found)} published orderings"
         verb = "is" if yes == 1 else "are"
         cannot = f"{unknown} cannot be decided at this size"
+        if like and (less := _less(found)):
+            cannot += f"; of those not contradicted {less} {'is' if less == 1 else 'are'} less than in print"
         sentences.append(f"{where} {which} {yes} {verb} supported, {no} contradicted, {cannot}")
     return ". ".join(sentences)
 
@@ -146,6 +158,13 @@ def _tested(comparison: Comparison) -> list[str]:
         "Supported, contradicted: ours, where they are finished with two seeds or more, differ in the same direction, "
         "or in the other (two-sided test over seeds and dev examples, corrected by Holm's procedure for all pairs of "
         f"rows of a column, p < {LEVEL}: in 95% of tables no verdict of a column is wrong)",
+        *(
+            [
+                f"Less than in print: the {1 - LEVEL:.0%} interval of our difference, which holds for all pairs of a "
+                "column at once, is below the printed difference, whatever that was rounded from"
+            ]
+            * any(o.less for _, column, o in ordered if comparison.like(column) and o.verdict != CONTRADICTED)
+        ),
         "Tau over them: between what Kendall's tau of published and true order would be if all that is undecided were "
         "against it, and for it",
         *([f"Contradicted: {first_of(named, NAMED)}"] if named else []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from harness.reports.statistics.verdicts import verdicts
+from harness.reports.statistics.verdicts import apart, verdicts
 from harness.reports.tables.quantities import is_score, scaled
 from harness.reports.tables.ranking import key_of
 from harness.reports.tables.shapes import Column, ComparedBlock, Comparison, Ordering, Table
@@ -46,17 +46,24 @@ def _of_column(block: ComparedBlock, j: int, column: Column, table: Table) -> tu
         return ()
     noise = tested.among(keys)
     a, b = np.triu_indices(len(keys), 1)
-    p = dict(zip(zip(a.tolist(), b.tolist(), strict=True), noise.p_value(a, b).tolist(), strict=True))
+    tests = noise.compare(a, b)
+    pairs = [*zip(a.tolist(), b.tolist(), strict=True)]
+    p = dict(zip(pairs, tests.p.tolist(), strict=True))
+    ends = zip(*(scaled(column.metric, end).tolist() for end in (tests.low, tests.high)), strict=True)
+    within = dict(zip(pairs, ends, strict=True))
+    within |= {(k, i): (-high, -low) for (i, k), (low, high) in within.items()}
     means = [scaled(column.metric, value) for value in noise.values.tolist()]
-    found = verdicts(printed, means, p)
-    return tuple(
-        Ordering(labels[i], labels[k], (printed[i], printed[k]), means[i] - means[k], corrected, verdict)
-        for (i, k), (verdict, corrected) in sorted(found.items())
-    )
+    made = []
+    for (i, k), (verdict, corrected) in sorted(verdicts(printed, means, p).items()):
+        low, high = within[i, k]
+        less = high < apart(printed[i], printed[k])
+        both, difference = (printed[i], printed[k]), means[i] - means[k]
+        made.append(Ordering(labels[i], labels[k], both, difference, low, high, corrected, verdict, less))
+    return tuple(made)
 
 
 def rows(table: Table) -> list[dict[str, Any]]:
-    """A record for each published ordering: where, which rows, what is printed, our difference, its p, the verdict."""
+    """A record for each published ordering: where, which rows, what is printed, and what our data say of it."""
     if not table.comparison:
         return []
     return [
@@ -71,9 +78,12 @@ def rows(table: Table) -> list[dict[str, Any]]:
             "published_above": ordering.published[0],
             "published_below": ordering.published[1],
             "difference": round(ordering.difference, 6),
+            "low": round(ordering.low, 6),
+            "high": round(ordering.high, 6),
             "p_holm": round(ordering.p, 6),
             "verdict": ordering.verdict,
-            "like_published": not column.average or table.comparison.alike,
+            "like_published": table.comparison.like(column),
+            "less_than_published": ordering.less if table.comparison.like(column) else None,
         }
         for block, column, ordering in table.comparison.ordered()
     ]

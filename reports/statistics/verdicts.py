@@ -23,9 +23,18 @@ def ordered(one: str, other: str) -> int:
 
     A number printed as 84.7 may be anything from 84.65 to 84.75: 84.7 is below 84.8, and may equal 84.72.
     """
-    a, b = (Decimal(text.replace(",", "")) for text in (one, other))
-    open_to = (_unit(a) + _unit(b)) / 2
-    return 0 if a == b or abs(a - b) < open_to else 1 if a > b else -1
+    a, b = map(_value, (one, other))
+    return 0 if a == b or apart(one, other) < 0 else 1 if a > b else -1
+
+
+def apart(one: str, other: str) -> float:
+    """The least that two printed numbers may differ by, whatever they were rounded from; below 0 where by nothing."""
+    a, b = map(_value, (one, other))
+    return float(abs(a - b) - (_unit(a) + _unit(b)) / 2)
+
+
+def _value(text: str) -> Decimal:
+    return Decimal(text.replace(",", ""))
 
 
 def _unit(value: Decimal) -> Decimal:

@@ -213,16 +213,21 @@ class Agreement:
 class Ordering:
     """Two rows of a column that the published table orders, by label, and what our data say of that.
 
-    published: what is printed of both. difference: ours of the row above minus that below, in points. p: of the test
-    that ours differ, corrected for all pairs of rows of the column. verdict: supported, contradicted or undecided.
+    published: what is printed of both. difference: ours of the row above minus that below, in points; low, high: its
+    interval, which holds for all pairs of rows of the column at once. p: of the test that ours differ, corrected for
+    these pairs. verdict: supported, contradicted or undecided. less: the interval leaves out what is printed, whatever
+    that was rounded from, as too large.
     """
 
     above: str
     below: str
     published: tuple[str, str]
     difference: float
+    low: float
+    high: float
     p: float
     verdict: str
+    less: bool
 
 
 @dataclass(frozen=True)
@@ -253,6 +258,10 @@ class Comparison:
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
     alike: bool = True
+
+    def like(self, column: Column) -> bool:
+        """Whether ours of a column are of what the published ones are of; averages may be over other tasks."""
+        return self.alike or not column.average
 
     def ordered(self) -> Iterator[tuple[ComparedBlock, Column, Ordering]]:
         """Every ordering, with where it stands."""

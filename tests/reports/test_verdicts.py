@@ -14,7 +14,7 @@ from harness.contracts import TeacherRow
 from harness.reports import render, with_published
 from harness.reports.figures import verdicts as figure
 from harness.reports.papers.beside import verdict
-from harness.reports.statistics.verdicts import ordered, tau_interval, verdicts
+from harness.reports.statistics.verdicts import apart, ordered, tau_interval, verdicts
 from tests.reports.synthetic import ROWS, STUDY, cell, compared, table
 
 
@@ -94,6 +94,25 @@ def test_the_whole_is_said_in_a_sentence_and_the_contradicted_are_named():
     lines = {line.split("|")[1].strip(): line.split("|")[3].strip() for line in text.splitlines() if "|" in line}
     assert (lines["Orderings supported"], lines["contradicted"], lines["undecided"]) == ("3", "2", "1")
     assert lines["Tau over them, 95%"] == "+0.00 to +0.33"
+
+
+def test_an_interval_that_leaves_out_the_printed_difference_is_told():
+    """Rows that are equal here, within 2.8 points, are 4.3 and 4.9 apart in print, or 1.6, 2.2 and 2.7."""
+    made, asked = compared(ours(60, 60, 60, 60)), with_published(table(ours(60, 60, 60, 60)), STUDY)
+    found = {(o.above, o.below): o.less for o in made.blocks[0].orderings[0]}
+    assert {pair for pair, less in found.items() if less} == {
+        ("Att-KL", "Vanilla KD"),
+        ("Att-KL + Val-KL", "Vanilla KD"),
+    }
+    assert verdict(made).endswith("at this size; of those not contradicted 2 are less than in print")
+    text = render(asked, "markdown")
+    assert "| less than in print        |            |                2 |" in text and "- Less than in print: " in text
+    assert sum(o["less_than_published"] for o in json.loads(render(asked, "json"))["comparison"]["orderings"]) == 2
+
+
+def test_a_printed_number_may_be_rounded_from_more_or_less():
+    assert apart("87.4", "84.7") == pytest.approx(2.6) and apart("84.7", "84.72") == pytest.approx(-0.035)
+    assert apart("1,234", "1,230") == 3
 
 
 def test_one_seed_decides_nothing_nor_do_collapsed_unfinished_and_reference_rows():
