@@ -45,12 +45,11 @@ def _of_column(block: ComparedBlock, j: int, column: Column, table: Table) -> tu
     if not tested or len(keys) < 2:
         return ()
     noise = tested.among(keys)
-    a, b = np.triu_indices(len(keys), 1)
-    tests = noise.compare(a, b)
-    pairs = [*zip(a.tolist(), b.tolist(), strict=True)]
+    a, b = (side.tolist() for side in np.triu_indices(len(keys), 1))
+    tests, pairs = noise.compare(a, b), [*zip(a, b, strict=True)]
     p = dict(zip(pairs, tests.p.tolist(), strict=True))
-    ends = zip(*(scaled(column.metric, end).tolist() for end in (tests.low, tests.high)), strict=True)
-    within = dict(zip(pairs, ends, strict=True))
+    ends = ([scaled(column.metric, end) for end in side.tolist()] for side in (tests.low, tests.high))
+    within = dict(zip(pairs, zip(*ends, strict=True), strict=True))
     within |= {(k, i): (-high, -low) for (i, k), (low, high) in within.items()}
     means = [scaled(column.metric, value) for value in noise.values.tolist()]
     made = []
