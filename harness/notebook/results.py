@@ -14,7 +14,7 @@ import harness
 from harness import reports
 from harness.commands.export import work
 from harness.commands.figures import figure_of
-from harness.commands.recorded import say_damage, tasks_of
+from harness.commands.recorded import say_damage, score_of, tasks_of
 from harness.commands.telling import say
 from harness.contracts import Task
 from harness.errors import UserError, check_known, check_text, listed
@@ -24,12 +24,15 @@ from harness.notebook.asking import options
 from harness.planning.planned import Plan
 from harness.reports.tables.pairs import differences
 from harness.reports.tables.quantities import is_score, scaled, written
-from harness.reports.tables.shapes import Line
+from harness.reports.tables.ranking import two
+from harness.reports.tables.shapes import Column, Entry, Line
 from harness.search import frame
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+    from harness.reports.statistics.noise import Noise
 
 SIDES = {"label": "labels", "prediction": "predictions", "teacher": "teacher"}  # as kept of a run, by their columns
 UNFINISHED = {"failed": "failed", "impossible": "cannot be", "waiting": "is unfinished", "partial": "is unfinished"}
@@ -120,8 +123,11 @@ class Results:
             raise UserError(f"no run of {self.plan.study} that counts for the table has kept its answers")
         return pandas.concat(made, ignore_index=True)
 
-    def compare(self, row: str, other: str) -> pandas.DataFrame:
+    def compare(self, row: str, other: str, of: Results | None = None) -> pandas.DataFrame:
         """One row of the table minus another, for each task, student and initialisation that both are finished for.
+
+        of: the results that the other row is of, such as those of another teacher or of other settings; of these if
+        left out. The noise is then that of the two rows alone, as if their seeds had nothing in common.
 
         difference and what follows are fractions; low and high are its 95% interval, and p is two-sided, both over
         other seeds and other dev examples, by the noise of the table's column. They hold for one comparison that was
@@ -134,14 +140,25 @@ class Results:
         import pandas
 
         check_text(row=row, other=other)
-        found = differences(self.whole, row, other)
+        if not isinstance(of, Results | None):
+            raise UserError(f"of must be results, as harness.load_results gives them, not {of!r}")
+        tasks = tasks_of(self.plan)
+        sides = [(self.whole, {row}), (of.whole, {other})] if of else [(self.whole, {row, other})]
+
+        def test(column: Column, ours: Entry, theirs: Entry) -> Noise | None:
+            return two(tasks[column.task], column.metric, ours, theirs, score_of)
+
+        def lacking(statuses: Collection[str]) -> str:
+            return "; ".join(filter(None, (_lacking(table, rows, statuses) for table, rows in sides)))
+
+        found = differences(self.whole, row, other, *((of.whole, test) if of else ()))
         if not found:
             if not any(column.task and is_score(column.metric) for column in self.whole.columns):
                 raise UserError(f"{self.plan.study} has no scores to compare")
-            why = _lacking(self.whole, {row, other}, UNFINISHED)
+            why = lacking(UNFINISHED)
             none = f"no cell of {row} and {other} with the same student and initialisation is finished in both"
             raise UserError(f"{none}{': ' * bool(why)}{why}")
-        if failed := _lacking(self.whole, {row, other}, ("failed",)):
+        if failed := lacking(("failed",)):
             say(f"left out: {failed}")
         return pandas.DataFrame(found)
 

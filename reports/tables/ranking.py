@@ -62,6 +62,16 @@ def tests(
     return found
 
 
+def two(task: Task, metric: str, one: Entry, other: Entry, score: Score) -> Noise | None:
+    """What two entries of different tables are uncertain by, in this order; None where they answer other examples.
+
+    Their seeds are taken to have nothing in common, which makes an interval no shorter where they draw alike.
+    """
+    entries = {("", "", name): entry for name, entry in (("one", one), ("other", other))}
+    made = _tested(replace(task, metric=metric), entries, score, paired=False)
+    return made.noise if made and len(made.keys) == len(entries) else None
+
+
 def standings(
     grid: Mapping[Key, Sequence[Entry]],
     columns: Sequence[Column],

@@ -155,6 +155,19 @@ def test_rows_are_compared_by_the_noise_of_the_table(found: Results) -> None:
         found.compare("att_k", "vanilla_kd")
 
 
+def test_a_row_is_compared_with_one_of_other_results(found: Results) -> None:
+    pairs = found.compare("att_kl", "vanilla_kd", of=found)
+    assert pairs.difference.tolist() == found.compare("att_kl", "vanilla_kd").difference.tolist()
+    assert (pairs.low <= pairs.difference).all() and (pairs.difference <= pairs.high).all()
+    same = found.compare("att_kl", "att_kl", of=found)
+    assert (same.difference == 0).all() and (same.p == 1).all(), "which are the same runs"
+    failed = _failed(found, "vanilla_kd", ["acceptability", "entailment"])
+    with pytest.raises(harness.UserError, match="finished in both: vanilla_kd failed on acceptability and entailment"):
+        found.compare("att_kl", "vanilla_kd", of=failed)
+    with pytest.raises(harness.UserError, match="of must be results, as .* gives them, not 'results'"):
+        found.compare("att_kl", "vanilla_kd", of="results")  # type: ignore[arg-type]
+
+
 def _failed(found: Results, row: str, tasks: list[str], status: str = "failed") -> Results:
     """The results as if no cell of a row on these tasks were finished."""
     gone = {"status": status, "chosen": False, "score": None}
