@@ -127,7 +127,8 @@ class Results:
         """One row of the table minus another, for each task, student and initialisation that both are finished for.
 
         of: the results that the other row is of, such as those of another teacher or of other settings; of these if
-        left out. The noise is then that of the two rows alone, as if their seeds had nothing in common.
+        left out. The noise is then that of the two rows alone: seed by seed where in both each draws its training
+        examples, otherwise as if seeds had nothing in common.
 
         difference and what follows are fractions; low and high are its 95% interval, and p is two-sided, both over
         other seeds and other dev examples, by the noise of the table's column. They hold for one comparison that was
@@ -146,7 +147,9 @@ class Results:
         sides = [(self.whole, {row}), (of.whole, {other})] if of else [(self.whole, {row, other})]
 
         def test(column: Column, ours: Entry, theirs: Entry) -> Noise | None:
-            return two(tasks[column.task], column.metric, ours, theirs, score_of)
+            drawn = (table.provenance.drawn_by_seed for table, _ in sides)
+            paired = all(column.task in own for own in drawn)
+            return two(tasks[column.task], column.metric, ours, theirs, score_of, paired)
 
         def lacking(statuses: Collection[str]) -> str:
             return "; ".join(filter(None, (_lacking(table, rows, statuses) for table, rows in sides)))

@@ -62,13 +62,15 @@ def tests(
     return found
 
 
-def two(task: Task, metric: str, one: Entry, other: Entry, score: Score) -> Noise | None:
+def two(task: Task, metric: str, one: Entry, other: Entry, score: Score, paired: bool) -> Noise | None:
     """What two entries of different tables are uncertain by, in this order; None where they answer other examples.
 
-    Their seeds are taken to have nothing in common, which makes an interval no shorter where they draw alike.
+    paired: seed by seed, where both have the same, as each draws for itself in both tables; otherwise as if seeds had
+    nothing in common.
     """
     entries = {("", "", name): entry for name, entry in (("one", one), ("other", other))}
-    made = _tested(replace(task, metric=metric), entries, score, paired=False)
+    alike = [run.seed for run in one.runs] == [run.seed for run in other.runs]
+    made = _tested(replace(task, metric=metric), entries, score, paired and alike)
     return made.noise if made and len(made.keys) == len(entries) else None
 
 

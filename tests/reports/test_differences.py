@@ -187,16 +187,18 @@ def test_rows_that_come_to_the_same_runs_differ_by_nothing_whatever_the_noise():
     assert (told["low"], told["high"], told["p"]) == (0, 0, 1)
 
 
-def test_rows_of_two_tables_are_compared_as_if_they_stood_in_one():
+@pytest.mark.parametrize("paired", [False, True])
+def test_rows_of_two_tables_are_compared_as_if_they_stood_in_one(paired):
     """As of two teachers; the noise is that of the two rows alone, of which each has seeds of its own."""
     ours, theirs = cell(ATT, "sst2", (86, 80, 83)), cell(VANILLA, "sst2", (60, 64, 62))
+    drawn = {"drawn_by_seed": ("sst2",)} if paired else {}
     first, second = table([ours]), table([theirs])
 
     def test(column, one, other):
-        return two(TASKS[column.task], column.metric, one, other, score)
+        return two(TASKS[column.task], column.metric, one, other, score, paired)
 
     (apart,) = differences(first, "Att-KL", "Vanilla KD", second, test)
-    (joined,) = differences(table([ours, theirs]), "Att-KL", "Vanilla KD")
+    (joined,) = differences(table([ours, theirs], **drawn), "Att-KL", "Vanilla KD")
     assert apart == pytest.approx(joined) and apart["difference"] == pytest.approx(0.21) and apart["p"] < 0.05
     (back,) = differences(second, "Vanilla KD", "Att-KL", first, test)
     assert (back["low"], back["high"]) == pytest.approx((-apart["high"], -apart["low"]))
@@ -214,7 +216,7 @@ def test_rows_that_answer_other_examples_have_a_difference_and_no_interval():
     runs = tuple(replace(run, record={**run.record, **fewer}) for run in theirs.seeds)
 
     def test(column, one, other):
-        return two(TASKS[column.task], column.metric, one, other, score)
+        return two(TASKS[column.task], column.metric, one, other, score, False)
 
     (found,) = differences(table([ours]), "Att-KL", "Vanilla KD", table([replace(theirs, seeds=runs)]), test)
     assert found["difference"] == pytest.approx(0.21) and found["low"] is found["high"] is found["p"] is None
