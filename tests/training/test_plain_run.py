@@ -5,10 +5,9 @@ Every text is read alone, so there is no padding to be masked; in double precisi
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,43 +20,23 @@ from torch import Tensor, nn
 from transformers import AutoConfig, BertForSequenceClassification
 
 from harness.data import embedded
-from tests.launching import forked
-from tests.results import done, records
+from tests.results import records
+from tests.training.plain import (
+    BATCH,
+    EPOCHS,
+    EXAMPLES,
+    LAYERS,
+    Updates,
+    batches,
+    permutation,
+    ran,
+    read,
+    seed_of,
+    split,
+)
 
 OBJECTIVES = ("vanilla_kd", "hid_cls", "hid_seq", "att_mse", "att_kl", "val_kl", "cosine")
-EPOCHS, BATCH, RATE, DECAY, CLIP, WARMUP, EXAMPLES, LAYERS = 2, 8, 2e-3, 0.1, 0.5, 0.2, 42, 2
 TEMPERATURE, SOFT = 3.0, 0.7
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-IDS = {word: i for i, word in enumerate((*SPECIAL, *embedded.vocabulary()))}
-
-
-def seed_of(*parts: object) -> int:
-    return int.from_bytes(sha256(json.dumps(parts, separators=(",", ":")).encode()).digest()[:8], "big") // 2
-
-
-def split(data: str, size: int) -> tuple[list[int], list[int]]:
-    """(what is trained on, what is held out)."""
-
-    def drawn(number: int) -> list[int]:
-        return torch.randperm(number, generator=torch.Generator().manual_seed(seed_of("split", data))).tolist()
-
-    order = drawn(size)
-    left = sorted(order[size // 10 :])
-    return [left[i] for i in sorted(drawn(len(left))[:EXAMPLES])], sorted(order[: size // 10])
-
-
-def batches(lengths: list[int], order: int, epoch: int) -> list[list[int]]:
-    generator = torch.Generator().manual_seed(seed_of("batches", order, epoch))
-    examples = torch.randperm(len(lengths), generator=generator).tolist()
-    found = []
-    for pool in (examples[i : i + 50 * BATCH] for i in range(0, len(examples), 50 * BATCH)):
-        pool.sort(key=lengths.__getitem__)
-        found += [pool[i : i + BATCH] for i in range(0, len(pool), BATCH)]
-    return [found[i] for i in torch.randperm(len(found), generator=generator).tolist()]
-
-
-def read(text: str) -> list[int]:
-    return [IDS["[CLS]"], *(IDS[word] for word in text.lower().split()), IDS["[SEP]"]]
 
 
 @dataclass
@@ -152,24 +131,13 @@ def started(teacher: Reader, folder: Path, seed: int) -> Reader:
 
 def trained(student: Reader, said: list[Signals], texts: list[str], labels: list[int], loss: Loss, order: int) -> Any:
     """Yields the mean loss after each epoch of a stage."""
-    parameters = [*student.model.parameters(), *loss.maps]
-    groups = [{"params": [p for p in parameters if p.ndim > 1], "weight_decay": DECAY}]
-    groups += [{"params": [p for p in parameters if p.ndim == 1], "weight_decay": 0.0}]
-    optimiser, lengths = torch.optim.AdamW(groups), [len(text.split()) for text in texts]
-    step, total = 0, EPOCHS * math.ceil(len(texts) / BATCH)
-    warmup = int(WARMUP * total)
+    updates = Updates([*student.model.parameters(), *loss.maps], EPOCHS * math.ceil(len(texts) / BATCH))
+    lengths = [len(text.split()) for text in texts]
     for epoch in range(EPOCHS):
         losses = []
         for batch in batches(lengths, order, epoch):
             found = loss([student(texts[i]) for i in batch], [said[i] for i in batch], [labels[i] for i in batch])
-            optimiser.zero_grad()
-            found.backward()
-            nn.utils.clip_grad_norm_(parameters, CLIP)
-            for group in optimiser.param_groups:
-                group["lr"] = RATE * (step / warmup if step < warmup else (total - step) / (total - warmup))
-            optimiser.step()
-            step += 1
-            losses.append(float(found.detach()))
+            losses.append(updates(found))
         yield float(np.mean(losses))
 
 
@@ -183,17 +151,16 @@ def answers(student: Reader, texts: list[str]) -> Tensor:
     return found
 
 
+def of_one_task(folder: Path, objectives: Sequence[str], *settings: str) -> Path:
+    return ran(
+        folder, "objectives_vs_init", "--tasks", "acceptability", "--inits", "every", "--objectives", *objectives,
+        "--set", f"vanilla_kd.temperature={TEMPERATURE}", f"vanilla_kd.soft_weight={SOFT}", *settings,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("plain")
-    said = forked(
-        "run", "--study", "objectives_vs_init", "--tasks", "acceptability", "--inits", "every", "--trials", "1",
-        "--seeds", "1", "--objectives", *OBJECTIVES, "--out", folder / "out", "--set", f"epochs={EPOCHS}",
-        f"batch_size={BATCH}", f"learning_rate={RATE}", f"weight_decay={DECAY}", f"gradient_clip={CLIP}",
-        f"warmup_ratio={WARMUP}", f"train_examples={EXAMPLES}", f"student.layers={LAYERS}",
-        f"vanilla_kd.temperature={TEMPERATURE}", f"vanilla_kd.soft_weight={SOFT}", folder=folder / "said",
-    )  # fmt: skip
-    return done(said) and folder / "out"
+    return of_one_task(tmp_path_factory.mktemp("plain"), OBJECTIVES)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -223,3 +190,37 @@ def test_a_run_is_what_its_pages_say(objective: str, out: Path) -> None:
     student.model.load_state_dict(weights[record["best"]["epoch"] - 1])
     told = load_file(out / "ledger" / record["run"] / "predictions.safetensors")["probabilities"]
     assert told.numpy() == pytest.approx(answers(student, [text for text, *_ in dev]).softmax(1).numpy(), abs=2e-3)
+
+
+def test_folds_choose_the_epoch_of_a_training_on_all(tmp_path: Path) -> None:
+    out = of_one_task(tmp_path, ["vanilla_kd"], "protocol=nested")
+    ((name, record),) = records(out, "student").items()
+    run, (train, dev) = record["specification"], embedded.generate("acceptability")
+    index = sorted(permutation(len(train), "split", run["data"])[:EXAMPLES])
+    texts, labels = [train[i][0] for i in index], [int(train[i][2]) for i in index]
+    folder = out / "ledger" / run["teacher"] / "weights"
+    teacher = Reader(BertForSequenceClassification.from_pretrained(folder, attn_implementation="eager"))
+    with torch.no_grad():
+        said = [teacher(text) for text in texts]
+    by_class = sorted(permutation(EXAMPLES, "split", run["data"]), key=labels.__getitem__)
+
+    def fitted(on: list[int]) -> Iterator[tuple[float, Reader]]:
+        student, order = started(teacher, folder, run["seed"]), seed_of("order", run["seed"], 0)
+        of = [said[i] for i in on], [texts[i] for i in on], [labels[i] for i in on]
+        for mean in trained(student, *of, Loss("vanilla_kd", []), order):
+            yield mean, student
+
+    scores = []
+    for held in (sorted(by_class[fold::5]) for fold in range(5)):
+        right = [labels[i] for i in held]
+        chosen_on = [texts[i] for i in held]
+        left = [i for i in range(EXAMPLES) if i not in held]
+        scores.append([matthews_corrcoef(right, answers(model, chosen_on).argmax(1)) for _, model in fitted(left)])
+    assert record["folds"] == [pytest.approx(curve, abs=1e-6) for curve in scores]
+    best = int(np.argmax(np.mean(scores, 0)))
+    assert record["best"]["epoch"] == best + 1 == len(record["curve"])
+    for point, (mean, model) in zip(record["curve"], fitted(list(range(EXAMPLES))), strict=False):
+        assert point["loss"] == pytest.approx(mean, rel=1e-3)
+        said_of_dev = answers(model, [text for text, *_ in dev]).softmax(1)
+    told = load_file(out / "ledger" / name / "predictions.safetensors")["probabilities"]
+    assert told.numpy() == pytest.approx(said_of_dev.numpy(), abs=2e-3)
