@@ -104,11 +104,9 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
         metrics={**declared.metrics, **shown},
         students=tuple(plan.students),
         layout=layout or declared.layout,
-        profiles={
-            **declared.profiles,
-            plan.profile: replace(profile, inits=inits, tasks=tuple(plan.tasks)),
-        },
+        profiles={**declared.profiles, plan.profile: replace(profile, inits=inits, tasks=tuple(plan.tasks))},
     )
+    scores = server_scores.kept(ledger) if isinstance(ledger, Ledger) else {}  # models that are counted have no ledger
     provenance = reports.Provenance(
         teacher=plan.label,
         teacher_scores=results.teacher_scores(plan, ledger),
@@ -136,7 +134,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *terms.at_their_least(replays),
             *alike.without_effect(plan, replays),
             *results.other_weights(replays, ledger),
-            *results.not_chosen(plan, replays, server_scores.kept(ledger) if isinstance(ledger, Ledger) else {}),
+            *results.not_chosen(plan, replays, scores),
             *results.made_apart(replays),
             *results.unlabelled(plan),
             *results.other_teachers(plan),
