@@ -223,6 +223,7 @@ def test_an_average_has_the_variance_of_independent_tasks():
     both = sum((part.seeds * part.weights).sum(1) for part in parts) / 4
     assert (made.seeds * made.weights).sum(1) == pytest.approx(both) and made.weights.sum(1) == pytest.approx([1, 1])
     assert made.spread == pytest.approx((0.02**2 + 0.04**2) / 4)
+    assert made.shared() == pytest.approx(2e-5)  # of a difference: no row is compared with itself
 
 
 def test_seeds_that_all_agree_leave_the_examples():

@@ -76,6 +76,13 @@ def test_reach_is_what_the_clearest_scores_give(tasks, rows):
     assert (found < 0.05) == (reach(tasks, rows * (rows - 1) // 2) == "")
 
 
+def test_every_pair_is_tested_by_its_own_differences():
+    scores = np.random.default_rng(0).random((4, 9)) + 0.3 * np.arange(4)[:, None]
+    pairs = [(i, j) for j in range(4) for i in range(j)]
+    alone = [stats.wilcoxon(scores[i], scores[j], method="exact").pvalue for i, j in pairs]
+    assert all_pairs(scores) == pytest.approx(dict(zip(pairs, holm(np.array(alone)).tolist(), strict=True)))
+
+
 def test_mean_ranks_by_hand_share_a_rank_where_scores_are_equal():
     scores = np.array([[0.9, 0.8, 0.5], [0.8, 0.8, 0.6], [0.7, 0.9, 0.6]])
     assert mean_ranks(scores).tolist() == pytest.approx([(1 + 2.5 + 3) / 3, (2 + 2.5 + 1.5) / 3, (3 + 1 + 1.5) / 3])

@@ -47,6 +47,11 @@ def test_the_bands_are_those_of_opda() -> None:
     ]
 
 
+def test_the_band_of_one_trial_reaches_as_far_above_as_below() -> None:
+    _, low, high = band(range(10))[0]
+    assert high is not None and low + high == 9
+
+
 def test_bands_of_all_numbers_of_trials_hold_together() -> None:
     """By simulation: 400 searches of 10 uniform scores, where the median of the best of k is 2 to the -1/k."""
     generator = np.random.default_rng(0)
