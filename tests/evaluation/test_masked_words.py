@@ -65,7 +65,7 @@ def test_sentences_are_chosen_by_what_they_are() -> None:
     assert chosen(shuffled) == found == chosen([*texts, *texts])
     assert found != [text.split() for text in texts if 5 <= len(text.split()) <= 12][:6], "not the first ones"
     assert chosen(texts, 2) == found[:2]
-    assert chosen(["too short"]) == []
+    assert {len(words) for words in chosen(texts, len(texts))} == {5, 9, 12} and chosen(["too short"]) == []
 
 
 def test_tasks_without_single_sentences_in_classes_are_refused() -> None:

@@ -12,7 +12,7 @@ from harness import pairing
 from harness.contracts import Batch, ModelInfo, Outputs, Signal
 from harness.data import loading
 from harness.data.tasks import get_task
-from harness.jobs.examples import examples_of
+from harness.jobs.examples import examples_of, reader_of
 from harness.registry import OBJECTIVES, objective
 from harness.runs import StudentRun
 from harness.training.workspace import teacher_tokenizer
@@ -27,7 +27,7 @@ PAIRS, ALONE = 40, 20  # questions of the training part with both kinds of sente
 
 
 def _question(n: int) -> str:
-    return " and ".join(f"the {SUBJECTS[n // 6**place % 6]}" for place in range(3))
+    return " and ".join(f"the {SUBJECTS[n // 6**place % 6]}" for place in range(3)) + f" word{n}"
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,18 @@ def test_a_question_is_trained_on_or_held_out_with_all_its_sentences(
         assert batch.groups is not None
         assert all((batch.groups == q).sum() == (found.train.groups == q).sum() for q in set(batch.groups.tolist()))
     assert sum(len(batch.ids) for batch in batches) == len(found.train)
+
+
+def test_the_words_of_a_student_are_those_of_the_questions_it_is_trained_on(
+    data: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    workspace, content = workspace_of(tmp_path, checkpoint, source=str(data)), loading.load(TASK, str(data)).content
+    student = {"student": "bilstm", "pair_encoding": "compare", "settings": settings()}
+    run = a_run(StudentRun, task=TASK.name, data=content, **student)
+    reader = reader_of(run, workspace)
+    found = examples_of(run, workspace, reader)
+    unknown = [part.sequences[0]["input_ids"] == reader.unk_token_id for part in (found.train, found.selection)]
+    assert not unknown[0].any() and unknown[1].any(1).all()  # each question has a word of its own
 
 
 def test_teacher_and_student_rank_from_end_to_end(data: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
