@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.contracts import Task
 from harness.evaluation.metrics import score as score_all
-from harness.reports.statistics.influence import influence
+from harness.reports.statistics.influence import COUNTED, influence
 from harness.reports.statistics.summaries import mean_std, rank_correlation
 from tests.reports.synthetic import TASKS, score
 
@@ -89,6 +89,14 @@ def by_hand(metric, pairs):
 def test_values_are_those_of_the_textbook(pairs, metric):
     predictions, labels = np.array(pairs).T
     assert influence(TASKS["sst2"], predictions, labels, score, metric)[0] == pytest.approx(by_hand(metric, pairs))
+
+
+@pytest.mark.parametrize("metric", [metric for metric in COUNTED if metric != "f1"])  # which is of two classes
+def test_classes_that_no_example_has_count_as_the_metric_counts_them(metric):
+    task = Task("made", "Made", metric, (metric,), labels=("a", "b", "c", "d"))
+    predictions, labels = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 1, 1, 0])  # c is only answered, and d not even so
+    value, _ = influence(task, predictions, labels, score)
+    assert value == pytest.approx(metric_of(task, predictions, labels, metric))
 
 
 def test_binned_scores_are_compared_by_the_value_of_their_bin():
