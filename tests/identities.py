@@ -1,4 +1,5 @@
-"""The identities of all runs that the studies plan, as hashes: what `test_identities` compares with those released.
+"""The identities of all runs that the studies plan, as hashes, and the defaults that these are told from: what
+`test_identities` compares with those released.
 
 python -m tests.identities    writes them down anew; the commit then says which moved, and why
 """
@@ -18,10 +19,12 @@ from harness import registry
 from harness.files import digest
 from harness.planning.planned import Cell
 from harness.planning.space import is_grid
+from harness.runs import settings
 from harness.search.progress import specify
 from tests.studies.builders import declared
 
 FILE = Path(__file__).with_suffix(".json")
+DEFAULTS = FILE.with_name("defaults.json")
 PROFILES = [(name, profile) for name in registry.STUDIES.names() for profile in registry.STUDIES.get(name).profiles]
 # What decides no run: places of this machine, sentences, and what `rows` below tell one by one.
 NOT_PINNED = (
@@ -79,6 +82,21 @@ def _short(value: Any) -> str:
     return digest(value)[:16]
 
 
+def defaults() -> dict[str, Any]:
+    """Every setting's default, by the names that records have: an identity tells the differences from these alone."""
+    training = {"TRAINING": settings.TRAINING, "MASKING": settings.MASKING, "SPEED": settings.SPEED_SETTINGS}
+    training |= {"SEARCH": settings.SEARCH, "TEACHER": settings.TEACHER_TRAINING, "UNTUNED": settings.UNTUNED}
+    declared = {f"{kind} {name}": h for kind, of in training.items() for name, h in of.items()}
+    for known in (registry.OBJECTIVES, registry.STUDENTS):
+        for plugin in filter(known.ships, known.names()):
+            declared |= {f"{plugin}.{name}": h for name, h in known.get(plugin).hyperparameters.items()}
+    found = {}
+    for name, h in declared.items():
+        before, dot, last = name.rpartition(".")
+        found[f"{before}{dot}{h.alias or last}"] = h.recorded(last).default
+    return dict(sorted(found.items()))
+
+
 def released() -> dict[str, Any]:
     """The hashes written down, by study and profile."""
     found: dict[str, Any] = json.loads(FILE.read_text())
@@ -88,3 +106,4 @@ def released() -> dict[str, Any]:
 if __name__ == "__main__":
     found = {f"{study} {profile}": planned(study, profile) for study, profile in PROFILES}
     FILE.write_text(json.dumps(found, indent=1) + "\n")
+    DEFAULTS.write_text(json.dumps(defaults(), indent=1) + "\n")

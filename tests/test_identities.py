@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 
 import pytest
 
-from tests.identities import PROFILES, planned, released
+from tests.identities import DEFAULTS, PROFILES, defaults, planned, released
 
 MEANT = "; where that is meant, python -m tests.identities writes them down, and the commit says which moved and why"
 
 
 def test_every_study_is_pinned() -> None:
     assert set(released()) == {f"{study} {profile}" for study, profile in PROFILES}
+
+
+def test_no_default_moves() -> None:
+    """Neither a run's identity nor its record tells a setting that has its default."""
+    known, now = json.loads(DEFAULTS.read_text()), defaults()
+    moved = [name for name in {**known, **now} if name not in known or name not in now or known[name] != now[name]]
+    assert not moved, f"the defaults of {', '.join(moved)} are others, or new{MEANT}"
 
 
 @pytest.mark.parametrize(("study", "profile"), PROFILES)
