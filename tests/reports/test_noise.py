@@ -94,6 +94,7 @@ def test_rows_that_share_what_a_seed_draws_are_compared_by_the_paired_t_test():
     parts = [part.in_pairs() for part in (alone, made)]
     means = sum((part.seeds * part.weights).sum(1) for part in parts) / 4
     assert (both.seeds * both.weights).sum(1) == pytest.approx(means)
+    assert parts[0].reach(0.001, a, b) == pytest.approx(alone.reach(0.001, a, b), rel=0.02)  # as fine as before
 
 
 @pytest.mark.parametrize("seeds", [5, 8, 9, 20, 50, 100])
