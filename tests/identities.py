@@ -84,12 +84,15 @@ def _short(value: Any) -> str:
 
 def defaults() -> dict[str, Any]:
     """Every setting's default, by the names that records have: an identity tells the differences from these alone."""
-    training = {"TRAINING": settings.TRAINING, "MASKING": settings.MASKING, "SPEED": settings.SPEED_SETTINGS}
+    training = {"TRAINING": settings.TRAINING, "GENERAL": settings.GENERAL_TRAINING, "SPEED": settings.SPEED_SETTINGS}
     training |= {"SEARCH": settings.SEARCH, "TEACHER": settings.TEACHER_TRAINING, "UNTUNED": settings.UNTUNED}
     declared = {f"{kind} {name}": h for kind, of in training.items() for name, h in of.items()}
     for known in (registry.OBJECTIVES, registry.STUDENTS):
         for plugin in filter(known.ships, known.names()):
             declared |= {f"{plugin}.{name}": h for name, h in known.get(plugin).hyperparameters.items()}
+    for procedure in filter(registry.PROCEDURES.ships, registry.PROCEDURES.names()):
+        own = registry.PROCEDURES.get(procedure).settings.items()
+        declared |= {f"{procedure} {n}": h for n, h in own if h not in [of.get(n) for of in training.values()]}
     found = {}
     for name, h in declared.items():
         before, dot, last = name.rpartition(".")
