@@ -15,6 +15,7 @@ from harness.contracts import Profile, Row, RunResult
 from harness.errors import UserError, plain
 from harness.reports import FORMATS, render, with_published
 from harness.reports.formats.latex import escape
+from tests.conftest import ROOT
 from tests.reports.synthetic import ROWS, STUDY, TASKS, cell, mixed, table
 
 GOLDEN = """\
@@ -307,6 +308,22 @@ def test_two_tables_stand_in_one_paper_whose_text_may_begin_with_their_numbers(t
         encoding="utf-8",
     )
     compiled(tmp_path, "paper")
+
+
+@pdflatex
+def test_the_paper_of_the_page_on_papers_compiles(tmp_path):
+    """It names a macro and a label as a table of that study has them."""
+    page = (ROOT / "docs" / "in_a_paper.md").read_text(encoding="utf-8")
+    (paper,) = re.findall(r"^```latex\n(.*?)^```$", page, re.M | re.S)
+    made = replace(table(mixed()), study="objectives_vs_init")
+    (tmp_path / "table.tex").write_text(render(made, "latex"), encoding="utf-8")
+    (tmp_path / "paper.tex").write_text(paper.replace("KlAcceptability", "KlSstTwo"), encoding="utf-8")
+    compiled(tmp_path, "table")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "table.pdf").rename(tmp_path / "figures" / "heatmap_one_column.pdf")  # any picture
+    compiled(tmp_path, "paper")
+    said = compiled(tmp_path, "paper")
+    assert b"undefined" not in said and b"Overfull" not in said
 
 
 @pdflatex
