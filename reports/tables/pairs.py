@@ -56,7 +56,8 @@ def _of_lines(table: Table, ours: Line, beside: Table, theirs: Line, test: Test 
             continue
         if a.status != "complete" or b.status != "complete":
             continue
-        sure = NOTHING if [run.run for run in a.runs] == [run.run for run in b.runs] != [] else None
+        same = a.value == b.value and [run.run for run in a.runs] == [run.run for run in b.runs] != []
+        sure = NOTHING if same else None  # another machine, or version, may have made other scores of the same runs
         if test and not sure:
             noise, first, second = test(column, a, b), 0, 1
         else:

@@ -204,6 +204,10 @@ def test_rows_of_two_tables_are_compared_as_if_they_stood_in_one(paired):
     assert (back["low"], back["high"]) == pytest.approx((-apart["high"], -apart["low"]))
     (same,) = differences(first, "Att-KL", "Att-KL", table([ours]), test)  # the same runs, of two kinds of results
     assert (same["difference"], same["low"], same["high"], same["p"]) == (0, 0, 0, 1)
+    alike = [replace(one, run=other.run) for one, other in zip(theirs.seeds, ours.seeds, strict=True)]
+    again = table([replace(theirs, row=ATT, seeds=alike)])  # which another machine made, and to which other scores came
+    (anew,) = differences(first, "Att-KL", "Att-KL", again, test)
+    assert [anew[name] for name in ("low", "high", "p")] == [apart[name] for name in ("low", "high", "p")]
     with pytest.raises(UserError, match="unknown row 'Vanilla KD'"):
         differences(first, "Vanilla KD", "Vanilla KD", second, test)
     assert differences(first, "Att-KL", "Vanilla KD", table([cell(VANILLA, "rte", (60, 64))]), test) == []
