@@ -156,8 +156,11 @@ class Results:
 
         found = differences(self.whole, row, other, *((of.whole, test) if of else ()))
         if not found:
-            if not any(column.task and is_score(column.metric) for column in self.whole.columns):
-                raise UserError(f"{self.plan.study} has no scores to compare")
+            scores = [(each.plan.study, _scores(each.whole)) for each in (self, of or self)]
+            if without := next((study for study, known in scores if not known), ""):
+                raise UserError(f"{without} has no scores to compare")
+            if not set.intersection(*(known for _, known in scores)):
+                raise UserError("the two tables have no scores to compare: none is of the same task and metric in both")
             why = lacking(UNFINISHED)
             none = f"no cell of {row} and {other} with the same student and initialisation is finished in both"
             raise UserError(f"{none}{': ' * bool(why)}{why}")
@@ -224,6 +227,11 @@ def _answered(task: Task, kept: Mapping[str, np.ndarray]) -> dict[str, Any]:
     of_class = zip(task.bins or task.labels, kept["probabilities"].T, strict=True) if "probabilities" in kept else ()
     graded = {f"probability.{name}": of_one for name, of_one in of_class}  # (N,) each
     return {"id": kept["ids"], **sides, **graded, **({"score": kept["scores"]} if "scores" in kept else {})}
+
+
+def _scores(table: reports.Table) -> set[tuple[str, str]]:
+    """(task, metric) of each column of scores."""
+    return {(column.task, column.metric) for column in table.columns if column.task and is_score(column.metric)}
 
 
 def _lacking(table: reports.Table, rows: Collection[str], statuses: Collection[str], place: int | None = None) -> str:

@@ -166,6 +166,10 @@ def test_a_row_is_compared_with_one_of_other_results(found: Results) -> None:
         found.compare("att_kl", "vanilla_kd", of=failed)
     with pytest.raises(harness.UserError, match="of must be results, as .* gives them, not 'results'"):
         found.compare("att_kl", "vanilla_kd", of="results")  # type: ignore[arg-type]
+    for changes, why in (({"task": "rte"}, "none is of the same"), ({"metric": "speed_ratio"}, "vs_init has no")):
+        columns = tuple(replace(column, **changes) for column in found.whole.columns)
+        with pytest.raises(harness.UserError, match=why):
+            found.compare("att_kl", "vanilla_kd", of=replace(found, whole=replace(found.whole, columns=columns)))
 
 
 def _failed(found: Results, row: str, tasks: list[str], status: str = "failed") -> Results:
