@@ -270,9 +270,14 @@ def not_chosen(plan: Plan, replays: Sequence[Progress], scores: Mapping[RunId, C
 
     scores: run -> the tasks on which its predictions were scored.
     """
+
+    def place(cell: Cell) -> str:
+        axes = ", ".join(filter(None, (cell.student, cell.init and f"init {cell.init}")))
+        return axes and f" ({axes})"  # a row that is no student of ours, but can be submitted, has neither
+
     return tuple(
-        f"The test score of {cell.row} on {cell.task} (init {cell.init}) is not shown: another run is chosen now than "
-        "was submitted."
+        f"The test score of {cell.row} on {cell.task}{place(cell)} is not shown: another run is chosen now than was "
+        "submitted."
         for cell, found in zip(plan.cells, replays, strict=True)
         if scores  # none of most ledgers, which need not be searched
         and found.best
