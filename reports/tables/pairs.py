@@ -58,12 +58,11 @@ def _of_lines(table: Table, ours: Line, beside: Table, theirs: Line, test: Test 
             continue
         same = a.value == b.value and [run.run for run in a.runs] == [run.run for run in b.runs] != []
         sure = NOTHING if same else None  # another machine, or version, may have made other scores of the same runs
+        tested = table.tested.get(j)
+        noise = tested.noise if tested else None
+        first, second = (tested.place(key_of(line)) if tested else None for line in (ours, theirs))
         if test and not sure:
             noise, first, second = test(column, a, b), 0, 1
-        else:
-            tested = table.tested.get(j)
-            noise = tested.noise if tested else None
-            first, second = (tested.place(key_of(line)) if tested else None for line in (ours, theirs))
         if noise and not sure and first is not None and second is not None:
             (sure,) = Interval.each(noise.compare([first], [second]))
         where = {"task": column.task, "metric": column.metric, "student": ours.student, "init": ours.init}
