@@ -275,14 +275,16 @@ def not_chosen(plan: Plan, replays: Sequence[Progress], scores: Mapping[RunId, C
         axes = ", ".join(filter(None, (cell.student, cell.init and f"init {cell.init}")))
         return axes and f" ({axes})"  # a row that is no student of ours, but can be submitted, has neither
 
+    both = [*zip(plan.cells, replays, strict=True)]
+    chosen = {(found.best.run, cell.task) for cell, found in both if found.best}  # a row may share trials with another
     return tuple(
         f"The test score of {cell.row} on {cell.task}{place(cell)} is not shown: another run is chosen now than was "
         "submitted."
-        for cell, found in zip(plan.cells, replays, strict=True)
+        for cell, found in both
         if scores  # none of most ledgers, which need not be searched
         and found.best
         and cell.task not in scores.get(found.best.run, ())
-        and any(cell.task in scores.get(run, ()) for run, _ in found.records)
+        and any(cell.task in scores.get(run, ()) and (run, cell.task) not in chosen for run, _ in found.records)
     )
 
 

@@ -325,3 +325,6 @@ def test_a_score_of_a_run_that_is_no_longer_chosen_is_told_of() -> None:
     why = "is not shown: another run is chosen now than was submitted."
     told = tuple(f"The test score of vanilla_kd on sst2{place} {why}" for place in places)
     assert results.not_chosen(plan, replays, {"a": {"sst2"}}) == told
+    shared = [Progress(trials=[first], best=first), Progress(trials=[first, later], best=later)]
+    rows = planned([cell(), cell(name="d", row="twin")])  # of which the first alone was submitted
+    assert results.not_chosen(rows, shared, {"a": {"sst2"}}) == ()
