@@ -128,7 +128,7 @@ class Results:
 
         of: the results that the other row is of, such as those of another teacher or of other settings; of these if
         left out. The noise is then that of the two rows alone: seed by seed where in both each draws its training
-        examples, otherwise as if seeds had nothing in common.
+        examples, otherwise as if seeds had nothing in common. A row of one seed has no interval.
 
         difference and what follows are fractions; low and high are its 95% interval, and p is two-sided, both over
         other seeds and other dev examples, by the noise of the table's column. They hold for one comparison that was
