@@ -16,6 +16,7 @@ from typing import Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from harness import registry
+from harness.contracts import Hyperparameter
 from harness.files import digest
 from harness.planning.planned import Cell
 from harness.planning.space import is_grid
@@ -82,8 +83,8 @@ def _short(value: Any) -> str:
     return digest(value)[:16]
 
 
-def defaults() -> dict[str, Any]:
-    """Every setting's default, by the names that records have: an identity tells the differences from these alone."""
+def every_setting() -> dict[str, Hyperparameter]:
+    """As it is declared, by the names that records have."""
     training = {"TRAINING": settings.TRAINING, "GENERAL": settings.GENERAL_TRAINING, "SPEED": settings.SPEED_SETTINGS}
     training |= {"SEARCH": settings.SEARCH, "TEACHER": settings.TEACHER_TRAINING, "UNTUNED": settings.UNTUNED}
     declared = {f"{kind} {name}": h for kind, of in training.items() for name, h in of.items()}
@@ -96,8 +97,13 @@ def defaults() -> dict[str, Any]:
     found = {}
     for name, h in declared.items():
         before, dot, last = name.rpartition(".")
-        found[f"{before}{dot}{h.alias or last}"] = h.recorded(last).default
+        found[f"{before}{dot}{h.alias or last}"] = h.recorded(last)
     return dict(sorted(found.items()))
+
+
+def defaults() -> dict[str, Any]:
+    """Every setting's default: an identity tells the differences from these alone."""
+    return {name: h.default for name, h in every_setting().items()}
 
 
 def released() -> dict[str, Any]:

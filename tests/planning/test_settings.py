@@ -11,6 +11,7 @@ from harness.errors import UserError
 from harness.planning.plan import resolve
 from harness.planning.request import Request
 from harness.runs import TeacherRun
+from tests.identities import every_setting
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,15 @@ def test_the_setting_that_ends_in_a_word_may_be_meant() -> None:
     asked = Request("objectives_vs_init", students=["cbow"], tasks=["sentiment"], overrides=["dropout=0.1"])
     with pytest.raises(UserError, match="did you mean .*student.hidden_dropout or "):
         resolve(asked)
+
+
+def test_of_every_setting_some_values_are_none() -> None:
+    """Otherwise a negative number or a misspelt word is found out by a run, once its teacher is trained."""
+    free = {"TRAINING augmentation", "TRAINING augmentation_vectors"}  # a word and a file, which are read
+    numbers = {name: h for name, h in every_setting().items() if not isinstance(h.default, (bool, str))}
+    assert [name for name, h in numbers.items() if h.low is None and not h.choices] == []
+    words = {name: h for name, h in every_setting().items() if isinstance(h.default, str)}
+    assert {name for name, h in words.items() if not h.choices} == free
 
 
 def test_minus_nothing_is_nothing() -> None:
