@@ -43,8 +43,11 @@ def test_they_take_the_place_of_what_the_study_searches() -> None:
 def test_they_are_tried_of_a_checkpoint_too(checkpoint: Path) -> None:
     plan = resolve(asked("weight_decay=0,0.1", objectives=["mine"], checkpoints=[f"mine={checkpoint}"]))
     assert space(plan).keys() == {"learning_rate", "weight_decay"}
+    pruned: dict[str, Any] = {"objectives": ["mine"], "checkpoints": [f"mine={checkpoint}"]}
+    pruned["overrides"] = ["pruner=median"]
     with pytest.raises(UserError, match="setting 'pruner' has no effect"):
-        resolve(asked(objectives=["mine"], checkpoints=[f"mine={checkpoint}"], overrides=["pruner=median"], trials=1))
+        resolve(asked(**pruned, trials=1))
+    assert {trials_of(cell) for cell in resolve(asked(**pruned, trials=2)).cells} == {2}
 
 
 def test_a_trial_is_the_run_of_the_same_value_fixed() -> None:
