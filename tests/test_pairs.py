@@ -15,6 +15,14 @@ def test_the_page_is_current() -> None:
     assert extension("pairs").page(["embedded"]) + "\n" == FILE.read_text(encoding="utf-8"), "make pages"
 
 
+def test_those_that_compare_token_by_token_say_so() -> None:
+    """Each is refused where teacher and student split text differently; a second tokenizer is seldom at hand."""
+    known = filter(registry.OBJECTIVES.ships, registry.OBJECTIVES.names())
+    assert {name for name in known if registry.OBJECTIVES.get(name).token_level} == {
+        "att_kl", "att_mse", "embedding_mse", "fsp", "hid_cosine", "hid_seq", "minilm", "minilmv2", "nst", "val_kl",
+    }  # fmt: skip
+
+
 def test_every_pair_is_told_and_every_reason_said_once() -> None:
     text = FILE.read_text(encoding="utf-8")
     header, *rows = re.findall(r"^\| (?!\*)(.*) \|$", text, re.M)
