@@ -73,6 +73,11 @@ class TestBiLSTM:
         ends = torch.cat([outputs[:, -1, :6], outputs[:, 0, 6:]], 1)
         assert torch.allclose(head(states, torch.tensor([5, 5])), head.output(ends), atol=1e-6)
 
+    def test_of_one_token_nothing_after_it_is_read(self, head: heads.BiLSTM) -> None:
+        states = torch.randn(2, 5, 6)
+        alone = head(states[1:, :1], torch.tensor([1]))
+        assert torch.allclose(head(states, torch.tensor([5, 1]))[1:], alone, atol=1e-6)
+
 
 class TestPairs:
     U, V = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, -1.0]])
