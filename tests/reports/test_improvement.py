@@ -142,6 +142,9 @@ def test_published_improvements_stand_beside_ours():
     others = {line.label: line.pairs[0].printed for line in made.comparison.others}
     assert others["BERT_LARGE (Devlin et al., 2019)"] == "94.9"
     assert others["PKD (Sun et al., 2019) (improvement)"] == "+1.1" and "SRA(Ours) (improvement)" not in others
+    unfinished = with_published(table(cells(()), study()), study())
+    for comparison in (made.comparison, unfinished.comparison):
+        assert "published as" not in " ".join(comparison.notes)
 
 
 def test_another_metric_than_the_published_difference_is_noted():
