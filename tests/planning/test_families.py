@@ -17,6 +17,7 @@ from harness.planning.planned import Cell, Plan, trials_of
 from harness.planning.recipe import budget, families, recipe, recipes_before
 from harness.planning.request import Request
 from harness.registry import STUDENTS, STUDIES
+from harness.runs import BaseTeacher, UntunedRun
 from harness.search.progress import progress
 
 STUDY = "objectives_vs_students"
@@ -224,3 +225,9 @@ def test_files_of_vectors_are_told_by_their_names(tmp_path: Path) -> None:
     assert line.ours == "word_vectors:mine.txt"
     (content,) = asked.files
     assert f"vectors:{content}" in {cell.run.init for cell in asked.cells}
+
+
+def test_an_untuned_teacher_waits_for_its_pre_training() -> None:
+    plan = resolve(Request("untuned_representations", teacher="embedded:train", tasks=["paraphrase"]))
+    untuned = [(c.run.teacher, c.after) for c in plan.cells if isinstance(c.run, UntunedRun) and not c.refused]
+    assert untuned and all(isinstance(who, BaseTeacher) and who.pretrained in after for who, after in untuned)
