@@ -97,6 +97,14 @@ class TestFamilies:
         ours, theirs = (model(batch(family), states).hidden_states[2] for model in (classifier, masked))
         assert torch.equal(ours, theirs)
 
+    def test_each_weight_is_of_one_layer_or_of_the_head(self, family: str) -> None:
+        """Layer 0 is what comes before the others; a pooler is of the head."""
+        student = build(family)
+        parts = [*map(student.layer_weights, range(3)), student.head_weights()]
+        every = set[str]().union(*parts)
+        assert sum(map(len, parts)) == len(every) and every >= dict(student.named_parameters()).keys()
+        assert all(f".layer.{number - 1}." in name for number in (1, 2) for name in parts[number])
+
     def test_every_weight_trains(self, family: str) -> None:
         student = build(family).train()
         student(batch(family), Want(logits=True)).logits.square().sum().backward()
