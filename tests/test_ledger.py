@@ -50,6 +50,9 @@ def test_a_record_cut_at_any_byte_is_lost_alone_and_named(tmp_path: Path) -> Non
     path.write_bytes(whole.replace(b"0.75", b"0.95"))
     opened = Ledger(tmp_path)
     assert opened.read("last") is None and "checksum" in opened.damaged["last"]
+    ledger.write("first", {"status": "ended", "selection": 0.5}, None)  # as a later version may call it
+    opened = Ledger(tmp_path)
+    assert opened.read("first") is None and "it tells no status" in opened.damaged["first"]
 
 
 RECORDS = st.dictionaries(
