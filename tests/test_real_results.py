@@ -41,7 +41,7 @@ def scripts() -> Iterator[dict[str, ModuleType]]:
     """The scripts that write the pages, by name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(RESULTS), str(RESULTS.parent), *sys.path])
-        yield {name: importlib.import_module(name) for name in ("packed", "claimed", "write", "glue_sentences")}
+        yield {name: importlib.import_module(name) for name in ("packed", "claimed", "write", "glue_sentences", "larger_dev")}
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +171,14 @@ def test_the_corpus_of_sra_is_made_again(scripts: dict[str, ModuleType]) -> None
         pytest.skip("needs real GLUE files: set GLUE_DIR")
     whole = "\n".join(scripts["glue_sentences"].sentences(GLUE)) + "\n"
     assert hashlib.sha256(whole.encode()).hexdigest().startswith("6484e6c275f9c09d")
+
+
+def test_pairs_of_a_larger_dev_set_share_no_sentence(scripts: dict[str, ModuleType]) -> None:
+    train = {("a", "b"): "1", ("c", "d"): "0"}
+    dev, test = {("e", "f"): "1", ("f", "g"): "0"}, {("h", "b"): "1", ("i", "j"): "0"}
+    left, made = scripts["larger_dev"].pairs_apart(train, [dev, test])
+    assert left == {("c", "d"): "0"}, "of the others a sentence is in dev"
+    assert made == {("e", "f"): "1", ("h", "b"): "1", ("i", "j"): "0"}, "of two that share one the first"
 
 
 def test_a_verdict_follows_the_sign_and_the_noise(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:
