@@ -41,7 +41,8 @@ def scripts() -> Iterator[dict[str, ModuleType]]:
     """The scripts that write the pages, by name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(RESULTS), str(RESULTS.parent), *sys.path])
-        yield {name: importlib.import_module(name) for name in ("packed", "claimed", "write", "glue_sentences", "larger_dev")}
+        names = ("packed", "claimed", "write", "glue_sentences", "larger_dev")
+        yield {name: importlib.import_module(name) for name in names}
 
 
 @pytest.fixture(scope="module")
