@@ -137,7 +137,7 @@ def small(run: Any) -> Any:
 def test_every_fenced_block_says_its_language() -> None:
     """One without is executed by nobody; README's two commands are those of make, which these tests are part of.
 
-    tests/reports/test_writers.py compiles what is LaTeX.
+    tests/reports/test_latex.py compiles what is LaTeX.
     """
     for page in PAGES:
         for found in BLOCK.finditer(page.read_text(encoding="utf-8")):

@@ -10,7 +10,7 @@ from harness.contracts import GainRow, Row
 from harness.reports import FORMATS, fragment, render, with_published
 from harness.rows import BASELINES
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
-from tests.reports.test_writers import compiled, pdflatex
+from tests.reports.test_latex import compiled, pdflatex
 
 MATRIX = replace(STUDY, layout="matrix")
 GAIN = GainRow("gain", "Gain of Att-KL", ("att_kl", "vanilla_kd"))
