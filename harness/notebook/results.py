@@ -24,7 +24,7 @@ from harness.notebook.asking import options
 from harness.planning.planned import Plan
 from harness.reports.tables.pairs import differences
 from harness.reports.tables.quantities import is_score, scaled, written
-from harness.reports.tables.ranking import two
+from harness.reports.tables.ranking import noise_between
 from harness.reports.tables.shapes import Column, Entry, Line
 from harness.search import frame
 
@@ -149,7 +149,7 @@ class Results:
         def test(column: Column, ours: Entry, theirs: Entry) -> Noise | None:
             drawn = (table.provenance.drawn_by_seed for table, _ in sides)
             paired = all(column.task in own for own in drawn)
-            return two(tasks[column.task], column.metric, ours, theirs, score_of, paired)
+            return noise_between(tasks[column.task], column.metric, ours, theirs, score_of, paired)
 
         def lacking(statuses: Collection[str]) -> str:
             return "; ".join(filter(None, (_lacking(table, rows, statuses) for table, rows in sides)))

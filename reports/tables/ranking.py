@@ -62,7 +62,7 @@ def tests(
     return found
 
 
-def two(task: Task, metric: str, one: Entry, other: Entry, score: Score, paired: bool) -> Noise | None:
+def noise_between(task: Task, metric: str, one: Entry, other: Entry, score: Score, paired: bool) -> Noise | None:
     """What two entries of different tables are uncertain by, in this order.
 
     None where they answer other examples, or one has a single seed, of which nobody knows how far others lie.

@@ -384,8 +384,7 @@ def test_nodes_of_a_cluster_get_the_files(tmp_path: Path, monkeypatch: pytest.Mo
             "8 classes (acq, crude, earn, grain, interest, ...); 5,485 to train on, 2,189 reported (test,"),
         ("newsgroups", (), "20 classes (alt.atheism, comp.graphics, "),
         (
-            "vader/movieReviewSnippets_GroundTruth.txt",
-            ("columns=id,score,text",),
+            "vader/movieReviewSnippets_GroundTruth.txt", ("columns=id,score,text",),
             "a score from -3.875 to 3.94118; 8,605 to train on, 2,000 reported (held out of train)",
         ),
         (

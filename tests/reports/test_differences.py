@@ -12,7 +12,7 @@ from harness.contracts import RunResult
 from harness.errors import UserError
 from harness.reports import build, render
 from harness.reports.tables.pairs import differences
-from harness.reports.tables.ranking import key_of, two
+from harness.reports.tables.ranking import key_of, noise_between
 from tests.reports.synthetic import LABELS, PROVENANCE, ROWS, STUDY, TASKS, cell, mixed, score, table
 
 VANILLA, HID, ATT, VAL = ROWS
@@ -195,7 +195,7 @@ def test_rows_of_two_tables_are_compared_as_if_they_stood_in_one(paired):
     first, second = table([ours]), table([theirs])
 
     def test(column, one, other):
-        return two(TASKS[column.task], column.metric, one, other, score, paired)
+        return noise_between(TASKS[column.task], column.metric, one, other, score, paired)
 
     (apart,) = differences(first, "Att-KL", "Vanilla KD", second, test)
     (joined,) = differences(table([ours, theirs], **drawn), "Att-KL", "Vanilla KD")
@@ -220,7 +220,7 @@ def test_rows_of_other_examples_or_one_seed_have_a_difference_and_no_interval():
     runs = tuple(replace(run, record={**run.record, **fewer}) for run in theirs.seeds)
 
     def test(column, one, other):
-        return two(TASKS[column.task], column.metric, one, other, score, False)
+        return noise_between(TASKS[column.task], column.metric, one, other, score, False)
 
     (found,) = differences(table([ours]), "Att-KL", "Vanilla KD", table([replace(theirs, seeds=runs)]), test)
     assert found["difference"] == pytest.approx(0.21) and found["low"] is found["high"] is found["p"] is None
