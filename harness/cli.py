@@ -137,7 +137,12 @@ def _add_report(commands: Any) -> None:
         "more; selection: what selecting on dev would have added; tuning: scores by number of trials; sensitivity: "
         "scores by the settings that were tried",
     )
-    report.add_argument("--compare", choices=("published",), help="show the published numbers beside ours")
+    report.add_argument(
+        "--compare",
+        metavar="published|FOLDER",
+        help="show the published numbers beside ours; or the same rows of another table, that of a folder with a "
+        "plan.json or, in another folder of results, of the same flags, with tested differences",
+    )
     flags.add_columns(report)
 
 

@@ -19,6 +19,7 @@ from harness.reports.tables.columns import TEACHER, with_columns
 from harness.reports.tables.layout import failed_cells
 from harness.reports.tables.shapes import Entry, Provenance, Table
 from harness.reports.tables.table import LAYOUTS, build
+from harness.reports.tables.two_tables import with_other
 
 FORMATS = {
     "terminal": writers.terminal,
@@ -49,6 +50,7 @@ __all__ = [
     "rows_as_csv",
     "with_additions",
     "with_columns",
+    "with_other",
     "with_published",
 ]
 

@@ -12,10 +12,12 @@ from harness import registry, reports
 from harness.code_versions import here
 from harness.commands import columns, exchange, long_form, methods
 from harness.commands.kept_table import KeptTable, of_report
-from harness.commands.recorded import recorded, request_of, say_damage, study_asked_for, table_of, tasks_of
+from harness.commands.recorded import recorded, request_of, say_damage, score_of, study_asked_for, table_of, tasks_of
 from harness.commands.telling import say, tell
 from harness.errors import UserError, check_known
+from harness.folders import names
 from harness.ledger import Ledger
+from harness.planning import filed, together
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.runs import CountRun
@@ -23,6 +25,8 @@ from harness.runs.told import Record
 from harness.search import results
 from harness.search.estimate import estimate
 from harness.search.progress import progress
+
+PUBLISHED = "published"
 
 
 def report(options: Namespace) -> int:
@@ -62,8 +66,10 @@ def _check_effective(options: Namespace) -> None:
 
 def _kept_text(plan: Plan, ledger: Ledger, options: Namespace, code: str | None) -> str:
     """The table as asked for, of the cache where nothing has changed; what it is to be read with is told."""
-    # Plugins that the plan alone names are loaded by now, as they were, and columns are measured.
-    vouches = not options.columns and (options.plugin or not plan.plugins)
+    # Plugins that the plan alone names are loaded by now, as they were; columns are measured; another folder has a life
+    # of its own.
+    other = options.compare not in (None, PUBLISHED)
+    vouches = not options.columns and not other and (options.plugin or not plan.plugins)
     name = of_report(plan, options.format, options.layout, options.against, options.compare, options.additions)
     kept = KeptTable(name, plan, ledger, code if vouches else None)
     text = kept.said().get("text")
@@ -76,8 +82,11 @@ def _kept_text(plan: Plan, ledger: Ledger, options: Namespace, code: str | None)
 
 
 def _text(plan: Plan, ledger: Any, options: Namespace) -> str:
+    other = _other(options, plan, ledger) if options.compare not in (None, PUBLISHED) else None
     table = table_of(plan, ledger, options.layout, options.against)
-    if options.compare:
+    if other:
+        table = reports.with_other(table, other[1], _named(plan, other[0]), tasks_of(plan), score_of)
+    elif options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
     if options.columns:
         table = columns.added(plan, ledger, table, options.columns)
@@ -85,6 +94,35 @@ def _text(plan: Plan, ledger: Any, options: Namespace) -> str:
     if options.format in methods.FORMATS:
         return methods.write(plan, ledger, table, options.format)
     return reports.render(table, options.format)
+
+
+def _other(options: Namespace, plan: Plan, ledger: Any) -> tuple[Plan, reports.Table]:
+    """The table of --compare FOLDER, and its plan. Raises UserError where it is this one, or none."""
+    folder = Path(options.compare)
+    if not folder.is_dir():
+        raise UserError(f"--compare takes {PUBLISHED} or a folder, and there is no folder {folder}")
+    if "ledger" in names(folder):
+        asked = Namespace(**{**vars(options), "out": folder})
+        other, its = recorded(asked)
+    else:
+        out, other = together.of_folder(folder)
+        filed.load_study(out, other.study, options.plugin)
+        its = Ledger(out)
+    if its.out.resolve() == ledger.out.resolve() and {c.id for c in other.cells} == {c.id for c in plan.cells}:
+        raise UserError(f"{folder} holds this very table, to which there is no difference")
+    table = table_of(other, its)
+    say_damage(its)
+    return other, table
+
+
+def _named(*plans: Plan) -> tuple[str, str]:
+    """By which flags two tables are asked for; their study and profile where these are two."""
+    places = [f"--study {plan.study} --profile {plan.profile}" for plan in plans]
+    one = len({*places}) == 1
+    this, other = (plan.flags or "none of these flags" * one for plan in plans)
+    if one:
+        return this, "the same flags, in another folder" if this == other else other
+    return f"{places[0]} {this}".strip(), f"{places[1]} {other}".strip()
 
 
 def _say_how_it_goes(plan: Plan, ledger: Ledger) -> None:

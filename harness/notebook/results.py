@@ -24,15 +24,13 @@ from harness.notebook.asking import options
 from harness.planning.planned import Plan
 from harness.reports.tables.pairs import differences
 from harness.reports.tables.quantities import is_score, scaled, written
-from harness.reports.tables.ranking import noise_between
-from harness.reports.tables.shapes import Column, Entry, Line
+from harness.reports.tables.shapes import Line
+from harness.reports.tables.two_tables import noise_of_both
 from harness.search import frame
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-    from harness.reports.statistics.noise import Noise
 
 SIDES = {"label": "labels", "prediction": "predictions", "teacher": "teacher"}  # as kept of a run, by their columns
 UNFINISHED = {"failed": "failed", "impossible": "cannot be", "waiting": "is unfinished", "partial": "is unfinished"}
@@ -127,8 +125,9 @@ class Results:
         """One row of the table minus another, for each task, student and initialisation that both are finished for.
 
         of: the results that the other row is of, such as those of another teacher or of other settings; of these if
-        left out. The noise is then that of the two rows alone: seed by seed where in both each draws its training
-        examples, otherwise as if seeds had nothing in common. A row of one seed has no interval.
+        left out. The noise is then that of both tables' columns: seed by seed where in both each draws its training
+        examples and all have the same seeds, otherwise as if the seeds of two rows had nothing in common. A row of one
+        seed has no interval.
 
         difference and what follows are fractions; low and high are its 95% interval, and p is two-sided, both over
         other seeds and other dev examples, by the noise of the table's column. They hold for one comparison that was
@@ -143,18 +142,14 @@ class Results:
         check_text(row=row, other=other)
         if not isinstance(of, Results | None):
             raise UserError(f"of must be results, as harness.load_results gives them, not {of!r}")
-        tasks = tasks_of(self.plan)
         sides = [(self.whole, {row}), (of.whole, {other})] if of else [(self.whole, {row, other})]
 
-        def test(column: Column, ours: Entry, theirs: Entry) -> Noise | None:
-            drawn = (table.provenance.drawn_by_seed for table, _ in sides)
-            paired = all(column.task in own for own in drawn)
-            return noise_between(tasks[column.task], column.metric, ours, theirs, score_of, paired)
-
         def lacking(statuses: Collection[str]) -> str:
-            return "; ".join(filter(None, (_lacking(table, rows, statuses) for table, rows in sides)))
+            told = (_lacking(table, rows, statuses) for table, rows in sides)
+            return "; ".join(dict.fromkeys(filter(None, told)))  # both may be of one cell
 
-        found = differences(self.whole, row, other, *((of.whole, test) if of else ()))
+        both = noise_of_both(self.whole, of.whole, tasks_of(self.plan), score_of) if of else None
+        found = differences(self.whole, row, other, of.whole if of else None, both)
         if not found:
             scores = [(each.plan.study, _scores(each.whole)) for each in (self, of or self)]
             if without := next((study for study, known in scores if not known), ""):

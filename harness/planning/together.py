@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.errors import UserError, near
 from harness.files import checksums, content_of
+from harness.folders import names
 from harness.planning import filed, naming, spelling
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
@@ -40,6 +41,24 @@ def recorded(out: Path, request: Request) -> Plan:
         _check_alike(plans, plan)
     _check_asked(plan, request)
     return replace(plan, plugins=[str(Path(p).resolve()) for p in request.plugins]) if request.plugins else plan
+
+
+def of_folder(folder: Path) -> tuple[Path, Plan]:
+    """(the folder of results, what the plans say together) of the folder of a table in it.
+
+    Raises UserError where it is none.
+    """
+    plans = _plans_in(folder) if names(folder) else []
+    out = next((above for above in folder.absolute().parents if "ledger" in names(above)), None)
+    if not plans or out is None:
+        raise UserError(
+            f"{folder} is no folder of a table, which has a plan.json and lies in a folder of results, as "
+            "results/STUDY/PROFILE does"
+        )
+    read = {path.parent.name: filed.read(path, out) for path in plans[: 1 if plans[0].parent == folder else None]}
+    plan = _together(list(read.values()))
+    _check_alike(read, plan)
+    return out, plan
 
 
 def _check_alike(plans: Mapping[str, Plan], asked: Plan) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 from harness.errors import plain
 from harness.reports.additions import addition
 from harness.reports.papers.beside import compared
-from harness.reports.tables import matrix
+from harness.reports.tables import matrix, two_tables
 from harness.reports.tables.layout import Cell, Grid, Group, differences, lines
 from harness.reports.tables.shapes import Table
 
 
 def grids(table: Table) -> list[Grid]:
-    """The table, then its differences, published numbers and additions, as there are. All is `plain`.
+    """The table, then its differences, published numbers, another table's and additions, as there are. All is `plain`.
 
     In the layout "matrix" there is one for each of the table's columns; a table without a second axis stays as it is.
     Raises UserError where an addition has nothing to tell.
@@ -24,6 +24,7 @@ def grids(table: Table) -> list[Grid]:
     between = differences(table)
     found += [between] if between else []
     found += [compared(table.comparison)] if table.comparison else []
+    found += [two_tables.grid(table.beside)] if table.beside else []
     found += [grid for name in table.additions for grid in addition(name).grids(table)]
     return [_plain(grid) for grid in found]
 

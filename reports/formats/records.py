@@ -9,7 +9,8 @@ from typing import Any
 from harness.reports.tables.layout import entry_text
 from harness.reports.tables.matrix import OWN, Matrix, Row
 from harness.reports.tables.quantities import number, scaled
-from harness.reports.tables.shapes import Column, Entry, Pair, Place, Table
+from harness.reports.tables.shapes import Beside, Column, Entry, Pair, Place, Table
+from harness.reports.tables.two_tables import apart
 
 RECORD = (
     *("study", "profile", "teacher", "student", "init", "row", "objective", "task", "metric"),
@@ -161,6 +162,23 @@ def _tested(entry: Entry, against: str) -> dict[str, Any]:
         told |= {"p": _p(found.p if found else None)} if prefix == "against" else {}
         told[corrected] = _p(found.corrected if found else None)
     return told
+
+
+def beside_records(beside: Beside) -> list[dict[str, Any]]:
+    """A record for each number of the table that another has a place for: scores in percent, differences in points."""
+    records = []
+    for line in (line for _, lines in beside.blocks for line in lines):
+        for column, (ours, theirs), found in zip(beside.columns, line.entries, line.found, strict=True):
+            between = found.value if found else apart(ours, theirs)
+            records.append(
+                {"student": line.student, "init": line.init, "row": line.label}
+                | {"task": column.about, "metric": column.metric}
+                | {"value": shown("", ours.value), "other": shown("", theirs.value)}
+                | {"n": ours.n, "other_n": theirs.n, "difference": shown("", between)}
+                | {name: shown("", getattr(found, name, None)) for name in ("low", "high")}
+                | {"p": _p(found.p if found else None), "p_holm": _p(found.corrected if found else None)}
+            )
+    return records
 
 
 def _p(value: float | None) -> float | None:

@@ -16,9 +16,10 @@ from typing import Any
 from harness.errors import CONTROL, UserError, plain
 from harness.reports.additions import addition
 from harness.reports.formats.arranged import grids
-from harness.reports.formats.records import RECORD, finite, matrix_records, records, told_metric
+from harness.reports.formats.records import RECORD, beside_records, finite, matrix_records, records, told_metric
 from harness.reports.papers import orderings
 from harness.reports.papers.beside import verdict
+from harness.reports.tables import two_tables
 from harness.reports.tables.layout import Cell, Grid, differences
 from harness.reports.tables.matrix import matrices
 from harness.reports.tables.quantities import number
@@ -143,14 +144,17 @@ def _md_cell(cell: Cell) -> str:
 def csv(table: Table) -> str:
     """One line per entry, averages and teacher included; scores in percent, quantities as they are.
 
-    As a matrix one per row and column of the table, see `matrix_records`. Of a table with an addition that one's rows,
-    because a CSV holds one kind of line. Raises UserError where there are several.
+    As a matrix one per row and column of the table, see `matrix_records`. Of a table with an addition, or with another
+    table beside it, that one's rows, because a CSV holds one kind of line. Raises UserError where there are several.
     """
-    if len(table.additions) > 1:
+    added = [*table.additions, *["the other table"] * bool(table.beside)]
+    if len(added) > 1:
         raise UserError(
-            f"a CSV holds one kind of line: ask for each of {', '.join(table.additions)} by itself, or for --format "
+            f"a CSV holds one kind of line: ask for each of {', '.join(added)} by itself, or for --format "
             "json, which holds the table and all that is added"
         )
+    if table.beside:
+        return rows_as_csv(beside_records(table.beside))
     if table.additions:
         return rows_as_csv(_added(table, table.additions[0])["rows"])
     made = matrices(table)
@@ -189,7 +193,7 @@ def json(table: Table) -> str:
 
     Scores in percent.
     """
-    alone = replace(table, layout="lines", additions=())  # of the same entries in either layout
+    alone = replace(table, layout="lines", additions=(), beside=None)  # of the same entries in either layout
     grid, *others = grids(alone)
     content: dict[str, Any] = {
         "study": table.study,
@@ -232,6 +236,9 @@ def json(table: Table) -> str:
             ],
             "notes": _notes(others[-1]),
         }
+    if table.beside:
+        told = {"notes": _notes(two_tables.grid(table.beside)), "entries": beside_records(table.beside)}
+        content["beside"] = {"this": table.beside.own, "other": table.beside.other, **told}
     return _written(content | {name: _added(table, name) for name in table.additions})
 
 

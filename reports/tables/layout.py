@@ -144,13 +144,13 @@ def units(table: Table, columns: Sequence[Column]) -> str:
 
 def _shared(table: Table) -> str:
     """What the seeds have in common and what each has of its own, as the end of a sentence."""
-    own = [what for count, what in _drawn(table) if count > 1]
-    one = [f"draw of {what}" if what == "training examples" else what for count, what in _drawn(table) if count == 1]
+    own = [what for count, what in draws(table) if count > 1]
+    one = [f"draw of {what}" if what == "training examples" else what for count, what in draws(table) if count == 1]
     told = [f"each with its own {listed(own)}"] if own else []
     return "".join(f", {part}" for part in (*told, *(f"one {what}" for what in one)))
 
 
-def _drawn(table: Table) -> list[tuple[int, str]]:
+def draws(table: Table) -> list[tuple[int, str]]:
     """How many there are, for all seeds, of what else is drawn, and what that is."""
     made = table.provenance
     drawn = [(made.teachers, "teacher"), (made.samples, "training examples"), (made.searches, "search of settings")]
@@ -252,8 +252,8 @@ def _over(table: Table) -> str:
     """What the tests take as drawn by chance."""
     several = any(e.n > 1 for e in table.entries() if e.status == "complete")
     drawn = "seeds and dev examples" if several else "dev examples alone, as one seed tells nothing of others"
-    own = [what for count, what in _drawn(table) if several and count > 1]
-    one = [what for count, what in _drawn(table) if what not in own]
+    own = [what for count, what in draws(table) if several and count > 1]
+    one = [what for count, what in draws(table) if what not in own]
     drawn += f", each seed with its own {listed(own)}" if own else ""
     named = {"teacher": "this teacher" if table.provenance.teachers == 1 else "these teachers"}
     named["search of settings"] = "the settings found"
@@ -309,7 +309,8 @@ def differences(table: Table) -> Grid | None:
     for block in table.blocks:
         lines = [line for line in block.lines if any(_compared(line, j, best) for j in shown)]
         cells = (
-            (Cell(label_of(line, block.init)), *(_interval(_compared(line, j, best)) for j in shown)) for line in lines
+            (Cell(label_of(line, block.init)), *(interval_of(_compared(line, j, best)) for j in shown))
+            for line in lines
         )
         groups += [Group(heading(block.student, block.init), tuple(cells))] if lines else []
     if best:
@@ -337,7 +338,8 @@ def _compared(line: Line, j: int, best: bool) -> Interval | None:
     return line.entries[j].to_best if best else line.entries[j].to_reference
 
 
-def _interval(found: Interval | None) -> Cell:
+def interval_of(found: Interval | None) -> Cell:
+    """A tested difference in points, with its interval; nothing where there is none."""
     if found is None:
         return Cell("")
     value, low, high = (quantities.difference("", scaled("", x)) for x in (found.value, found.low, found.high))

@@ -62,22 +62,6 @@ def tests(
     return found
 
 
-def noise_between(task: Task, metric: str, one: Entry, other: Entry, score: Score, paired: bool) -> Noise | None:
-    """What two entries of different tables are uncertain by, in this order.
-
-    None where they answer other examples, or one has a single seed, of which nobody knows how far others lie.
-
-    paired: seed by seed, where both have the same, as each draws for itself in both tables; otherwise as if seeds had
-    nothing in common.
-    """
-    entries = {("", "", name): entry for name, entry in (("one", one), ("other", other))}
-    if min(len(entry.runs) for entry in entries.values()) < 2:
-        return None
-    alike = [run.seed for run in one.runs] == [run.seed for run in other.runs]
-    made = _tested(replace(task, metric=metric), entries, score, paired and alike)
-    return made.noise if made and len(made.keys) == len(entries) else None
-
-
 def standings(
     grid: Mapping[Key, Sequence[Entry]],
     columns: Sequence[Column],

@@ -271,6 +271,34 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class BesideLine:
+    """A line of this table and the same line of another.
+
+    entries: (ours, theirs) of each column. found: of each column ours minus theirs, None where it cannot be tested.
+    """
+
+    label: str
+    student: str
+    init: str
+    entries: tuple[tuple[Entry, Entry], ...]
+    found: tuple[Interval | None, ...]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Another table beside this one. own, other: what they are asked for by. columns: those that both have.
+
+    blocks: heading -> its lines, as in this table, the teachers first. notes: sentences for below it.
+    """
+
+    own: str
+    other: str
+    columns: tuple[Column, ...]
+    blocks: tuple[tuple[str, tuple[BesideLine, ...]], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Tested:
     """The finished rows of a column that can be compared: k of them, aligned by their place.
 
@@ -314,6 +342,7 @@ class Table:
     reasons: tuple[str, ...] = ()
     untested: tuple[str, ...] = ()
     comparison: Comparison | None = None
+    beside: Beside | None = None
     figure: str = ""
     kind: str = ""
     layout: str = "lines"

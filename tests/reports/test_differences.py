@@ -12,7 +12,7 @@ from harness.contracts import RunResult
 from harness.errors import UserError
 from harness.reports import build, render
 from harness.reports.tables.pairs import differences
-from harness.reports.tables.ranking import key_of, noise_between
+from harness.reports.tables.ranking import key_of
 from tests.reports.synthetic import LABELS, PROVENANCE, ROWS, STUDY, TASKS, cell, mixed, score, table
 
 VANILLA, HID, ATT, VAL = ROWS
@@ -185,45 +185,3 @@ def test_rows_that_come_to_the_same_runs_differ_by_nothing_whatever_the_noise():
     assert found["every", "att_kl"].low < 0 < found["every", "att_kl"].high
     (told,) = differences(made, "hid_seq", "vanilla_kd")
     assert (told["low"], told["high"], told["p"]) == (0, 0, 1)
-
-
-@pytest.mark.parametrize("paired", [False, True])
-def test_rows_of_two_tables_are_compared_as_if_they_stood_in_one(paired):
-    """As of two teachers; the noise is that of the two rows alone, of which each has seeds of its own."""
-    ours, theirs = cell(ATT, "sst2", (86, 80, 83)), cell(VANILLA, "sst2", (60, 64, 62))
-    drawn = {"drawn_by_seed": ("sst2",)} if paired else {}
-    first, second = table([ours]), table([theirs])
-
-    def test(column, one, other):
-        return noise_between(TASKS[column.task], column.metric, one, other, score, paired)
-
-    (apart,) = differences(first, "Att-KL", "Vanilla KD", second, test)
-    (joined,) = differences(table([ours, theirs], **drawn), "Att-KL", "Vanilla KD")
-    assert apart == pytest.approx(joined) and apart["difference"] == pytest.approx(0.21) and apart["p"] < 0.05
-    (back,) = differences(second, "Vanilla KD", "Att-KL", first, test)
-    assert (back["low"], back["high"]) == pytest.approx((-apart["high"], -apart["low"]))
-    (same,) = differences(first, "Att-KL", "Att-KL", table([ours]), test)  # the same runs, of two kinds of results
-    assert (same["difference"], same["low"], same["high"], same["p"]) == (0, 0, 0, 1)
-    alike = [replace(one, run=other.run) for one, other in zip(theirs.seeds, ours.seeds, strict=True)]
-    again = table([replace(theirs, row=ATT, seeds=alike)])  # which another machine made, and to which other scores came
-    (anew,) = differences(first, "Att-KL", "Att-KL", again, test)
-    assert [anew[name] for name in ("low", "high", "p")] == [apart[name] for name in ("low", "high", "p")]
-    with pytest.raises(UserError, match="unknown row 'Vanilla KD'"):
-        differences(first, "Vanilla KD", "Vanilla KD", second, test)
-    assert differences(first, "Att-KL", "Vanilla KD", table([cell(VANILLA, "rte", (60, 64))]), test) == []
-
-
-def test_rows_of_other_examples_or_one_seed_have_a_difference_and_no_interval():
-    ours, theirs = cell(ATT, "sst2", (86, 80)), cell(VANILLA, "sst2", (60, 64))
-    answers = theirs.seeds[0].record["predictions"]()
-    fewer = {"predictions": lambda: tuple(array[:60] for array in answers)}
-    runs = tuple(replace(run, record={**run.record, **fewer}) for run in theirs.seeds)
-
-    def test(column, one, other):
-        return noise_between(TASKS[column.task], column.metric, one, other, score, False)
-
-    (found,) = differences(table([ours]), "Att-KL", "Vanilla KD", table([replace(theirs, seeds=runs)]), test)
-    assert found["difference"] == pytest.approx(0.21) and found["low"] is found["high"] is found["p"] is None
-    single = table([cell(VANILLA, "sst2", (62,), wanted_seeds=1)])  # nobody knows how far others lie
-    (found,) = differences(table([ours]), "Att-KL", "Vanilla KD", single, test)
-    assert found["difference"] == pytest.approx(0.21) and found["low"] is found["high"] is found["p"] is None

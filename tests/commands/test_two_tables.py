@@ -1,0 +1,84 @@
+"""harness report --compare FOLDER: the same rows with other settings, or in another folder of results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+
+import harness
+from tests.conftest import Harness
+from tests.results import done, records, refused
+
+pytestmark = pytest.mark.usefixtures("no_figures", "here")
+
+STUDY = (
+    "--study", "objectives_vs_init", "--objectives", "labels_only", "vanilla_kd", "--inits", "every", "--tasks",
+    "acceptability", "--seeds", "2", "--trials", "1", "--set", "epochs=1",
+)  # fmt: skip
+FEW, MORE = "train_examples=32", "train_examples=200"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, call: Harness) -> Path:
+    out = tmp_path_factory.mktemp("kinds") / "results"
+    for size in (FEW, MORE):
+        done(call("run", *STUDY, size, "--out", out))
+    return out
+
+
+def folder(out: Path, size: str) -> Path:
+    (found,) = (path.parent for path in out.glob("objectives_vs_init/quick/**/plan.json") if f"--{size}" in str(path))
+    return found
+
+
+def test_rows_stand_beside_those_of_other_settings(trained: Path, call: Harness) -> None:
+    asked = ("report", *STUDY, MORE, "--out", trained, "--format", "csv", "--compare")
+    for place in (folder(trained, FEW), folder(trained, FEW).parent):  # that of the table, or of its kind
+        rows = list(csv.DictReader(io.StringIO(done(call(*asked, place)).stdout)))
+        found = {row["row"]: row for row in rows}
+        assert list(found) == ["Teacher", "Labels only", "Vanilla KD"]
+        kinds = [
+            harness.load_results(trained, seeds=2, trials=1, set={"epochs": 1, "train_examples": n}) for n in (200, 32)
+        ]
+        (one,) = kinds[0].compare("labels_only", "labels_only", of=kinds[1]).to_dict("records")
+        own = found["Labels only"]
+        assert float(own["difference"]) == pytest.approx(100 * one["difference"])
+        assert float(own["p"]) == pytest.approx(one["p"], rel=0.01)
+        assert float(own["low"]) < 100 * one["low"], "the interval of two comparisons is wider than that of one"
+    said = done(call("report", *STUDY, FEW, "--out", trained, "--compare", folder(trained, MORE))).stdout
+    assert "This: --seeds 2 --trials 1 --set epochs=1 train_examples=32." in said
+    assert "The other: --seeds 2 --trials 1 --set epochs=1 train_examples=200." in said
+
+
+def test_rows_stand_beside_those_of_another_folder_of_results(trained: Path, tmp_path: Path, call: Harness) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    asked = ("report", *STUDY, FEW, "--out", trained, "--compare", copy)
+    said = done(call(*asked)).stdout
+    assert "The other: the same flags, in another folder." in said and said.count("+0.0 [+0.0, +0.0]") == 2
+    (gone,) = {
+        run
+        for run, record in records(copy, "student").items()
+        if record["specification"]["objective"] == "vanilla_kd"
+        and record["specification"]["settings"]["train_examples"] == 32
+        and record["specification"]["seed"] == 1
+    }
+    shutil.rmtree(copy / "ledger" / gone)
+    assert "(1/2)" in done(call(*asked)).stdout, "what is kept of a report is not told where the other folder changed"
+
+
+def test_a_folder_that_is_no_other_table_is_refused(trained: Path, tmp_path: Path, call: Harness) -> None:
+    asked = ("report", *STUDY, FEW, "--out", trained, "--compare")
+    own = folder(trained, FEW)
+    refused(call(*asked, own), f"{own} holds this very table")
+    refused(call(*asked, "publish"), "--compare takes published or a folder, and there is no folder publish")
+    for place in (tmp_path, trained / "ledger"):
+        refused(call(*asked, place), "is no folder of a table, which has a plan.json")
+    (tmp_path / "plan.json").write_text("{}")
+    refused(call(*asked, tmp_path), "is no folder of a table")  # in no folder of results
+    other = call("report", *STUDY, FEW, "--out", trained, "--format", "methods", "--compare", own)
+    refused(other, "--compare has no effect on --format methods")

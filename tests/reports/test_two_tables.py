@@ -1,0 +1,151 @@
+"""A table beside the same rows of another one: which are compared, by what noise, and how it reads."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.errors import UserError
+from harness.reports import render, with_other
+from harness.reports.statistics.noise import holm
+from harness.reports.tables.pairs import differences
+from harness.reports.tables.two_tables import noise_of_both, other_key
+from tests.reports.synthetic import ROWS, TASKS, cell, score, table
+
+VANILLA, HID, ATT, VAL = ROWS
+NAMES = ("--set epochs=3", "--teacher large")
+
+
+def beside(ours, theirs):
+    return with_other(ours, theirs, NAMES, TASKS, score)
+
+
+def lines(made):
+    """{(label, initialisation): line} of what stands beside."""
+    return {(line.label, line.init): line for _, lines in made.beside.blocks for line in lines}
+
+
+def compared(ours, theirs, row="Att-KL", other="Vanilla KD"):
+    return differences(ours, row, other, theirs, noise_of_both(ours, theirs, TASKS, score))
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_rows_of_two_tables_are_compared_as_if_they_stood_in_one(paired):
+    """As of two teachers; the noise is that of the rows of both."""
+    ours, theirs = cell(ATT, "sst2", (86, 80, 83)), cell(VANILLA, "sst2", (60, 64, 62))
+    drawn = {"drawn_by_seed": ("sst2",)} if paired else {}
+    first, second = table([ours], **drawn), table([theirs], **drawn)
+    (apart,) = compared(first, second)
+    (joined,) = differences(table([ours, theirs], **drawn), "Att-KL", "Vanilla KD")
+    assert apart == pytest.approx(joined) and apart["difference"] == pytest.approx(0.21) and apart["p"] < 0.05
+    (back,) = compared(second, first, "Vanilla KD", "Att-KL")
+    assert (back["low"], back["high"]) == pytest.approx((-apart["high"], -apart["low"]))
+    (same,) = compared(first, table([ours]), "Att-KL", "Att-KL")  # the same runs, of two kinds of results
+    assert (same["difference"], same["low"], same["high"], same["p"]) == (0, 0, 0, 1)
+    alike = [replace(one, run=other.run) for one, other in zip(theirs.seeds, ours.seeds, strict=True)]
+    again = table([replace(theirs, row=ATT, seeds=alike)], **drawn)  # another machine made them, with other scores
+    (anew,) = compared(first, again, "Att-KL", "Att-KL")
+    assert [anew[name] for name in ("low", "high", "p")] == [apart[name] for name in ("low", "high", "p")]
+    with pytest.raises(UserError, match="unknown row 'Vanilla KD'"):
+        compared(first, second, "Vanilla KD")
+    assert compared(first, table([cell(VANILLA, "rte", (60, 64))])) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "seeds", "paired"),
+    [(("sst2",), ("sst2",), (0, 1), True), (("sst2",), (), (0, 1), False), (("sst2",), ("sst2",), (0, 2), False)],
+)
+def test_rows_are_compared_seed_by_seed_only_where_both_draw_and_have_the_same_seeds(ours, theirs, seeds, paired):
+    others = cell(ATT, "sst2", (80, 84))
+    others = replace(others, seeds=tuple(replace(run, seed=s) for run, s in zip(others.seeds, seeds, strict=True)))
+    made = beside(
+        table([cell(ATT, "sst2", (70, 75))], samples=2, drawn_by_seed=ours),
+        table([others], samples=2, drawn_by_seed=theirs),
+    )
+    assert ("seed by seed in SST-2" in made.beside.notes[0]) == paired
+    assert ("as if the seeds of the two had nothing in common" in made.beside.notes[0]) != paired
+
+
+@pytest.mark.parametrize("why", ["examples", "seed"])
+def test_rows_of_other_examples_or_one_seed_have_a_difference_and_no_interval(why):
+    ours, theirs = cell(ATT, "sst2", (86, 80)), cell(VANILLA, "sst2", (62, 62))
+    if why == "examples":
+        answers = theirs.seeds[0].record["predictions"]()
+        fewer = {"predictions": lambda: tuple(array[:60] for array in answers)}
+        theirs = replace(theirs, seeds=tuple(replace(run, record={**run.record, **fewer}) for run in theirs.seeds))
+    else:  # nobody knows how far others lie
+        theirs = cell(VANILLA, "sst2", (62,), wanted_seeds=1)
+    first, second = table([ours]), table([theirs])
+    (found,) = compared(first, second)
+    assert found["difference"] == pytest.approx(0.21) and found["low"] is found["high"] is found["p"] is None
+    made = beside(first, table([replace(theirs, row=ATT)]))
+    told = {"examples": "without answers to the same dev examples", "seed": "of one seed"}[why]
+    assert f"Without an interval: the teachers and rows {told}" in made.beside.notes
+    assert lines(made)["Att-KL", "every"].found[0] is None
+    (told,) = (line for line in render(made, "markdown").split("\n") if "difference" in line and "21" in line)
+    assert [cell.strip() for cell in told.strip("|").split("|")] == ["", "difference", "+21.0"]
+
+
+def test_each_column_is_one_family_of_comparisons():
+    """So intervals are wider than one alone, p-values corrected; an average is of the tasks."""
+    ours = [cell(row, task, (k, k + 3)) for row, k in zip(ROWS, (50, 60, 70), strict=False) for task in ("sst2", "rte")]
+    theirs = [cell(r, t, (k, k + 2)) for r, k in zip(ROWS, (52, 70, 90), strict=False) for t in ("sst2", "rte")]
+    first, second = table(ours), table(theirs)
+    made = beside(first, second)
+    assert [column.name for column in made.beside.columns] == ["SST-2", "RTE", "Average"]
+    found = lines(made)
+    assert found["Teacher", ""].found == (None,) * 3 and list(found)[0] == ("Teacher", "")
+    own = [found[row.label, "every"].found for row in ROWS[:3]]
+    for j in range(3):
+        of_column = [line[j] for line in own]
+        assert [one.value for one in of_column] == pytest.approx([-0.015, -0.095, -0.195])
+        corrected = holm(np.array([one.p for one in of_column]))
+        assert [one.corrected for one in of_column] == pytest.approx(corrected.tolist())
+    (alone,) = [d for d in compared(first, second, "Hid-Seq", "Hid-Seq") if d["task"] == "sst2"]
+    assert own[1][0].low < alone["low"] and alone["high"] < own[1][0].high and alone["p"] == pytest.approx(own[1][0].p)
+    noise = noise_of_both(first, second, TASKS, score)[0]
+    assert {other_key(("transformer", "every", "hid_seq")), ("transformer", "every", "hid_seq")} <= {*noise.keys}
+
+
+def test_an_average_over_other_tasks_is_not_compared():
+    ours = table([cell(ATT, task, (70, 72)) for task in ("sst2", "rte")])
+    theirs = table([cell(ATT, task, (60, 62)) for task in ("sst2", "cola")])
+    assert [column.name for column in beside(ours, theirs).beside.columns] == ["SST-2"]
+    all_three = table([cell(ATT, task, (60, 62)) for task in ("sst2", "rte", "cola")])
+    assert [column.name for column in beside(ours, all_three).beside.columns] == ["SST-2", "RTE"]
+
+
+def test_what_both_have_is_shown_and_what_one_has_is_named():
+    ours = table([cell(VANILLA, "sst2", (60, 61)), cell(ATT, "sst2", (80,)), cell(ATT, "sst2", (), "random")])
+    theirs = table([cell(VANILLA, "sst2", (70, 71)), cell(ATT, "sst2", (85, 86)), cell(HID, "sst2", (70, 71))])
+    made = beside(ours, theirs)
+    assert list(lines(made)) == [("Teacher", ""), ("Vanilla KD", "every"), ("Att-KL", "every")]
+    assert lines(made)["Att-KL", "every"].found == (None,), "which is not finished here"
+    assert made.beside.notes[-1] == "Only in the other: Hid-Seq"
+    assert beside(theirs, ours).beside.notes[-1] == "Only in this table: Hid-Seq"
+    with pytest.raises(UserError, match="no row of the same student and initialisation in common"):
+        beside(ours, table([cell(HID, "sst2", (70, 71))]))
+    with pytest.raises(UserError, match="none is of the same task and metric in both"):
+        beside(ours, table([cell(VANILLA, "rte", (70, 71))]))
+
+
+def test_it_reads_the_same_in_every_format():
+    ours, theirs = table([cell(ATT, "sst2", (86, 80))], teachers=1), table([cell(ATT, "sst2", (50, 56))], samples=1)
+    made = beside(ours, theirs)
+    for form in ("terminal", "markdown", "latex", "html"):
+        text = render(made, form)
+        assert "epochs=3" in text and "large" in text and re.search(r"\+30\.0\W+[−-]?\d", text), form
+        assert "for these teachers and these training examples alone" in " ".join(text.split()), form
+    (entry,) = [e for e in json.loads(render(made, "json"))["beside"]["entries"] if e["row"] == "Att-KL"]
+    assert (entry["value"], entry["other"], entry["n"], entry["other_n"]) == (83, 53, 2, 2)
+    assert entry["low"] < entry["difference"] == 30 < entry["high"] and entry["p"] == entry["p_holm"]
+    rows = list(csv.DictReader(io.StringIO(render(made, "csv"))))
+    assert [row["row"] for row in rows] == ["Teacher", "Att-KL"] and float(rows[1]["low"]) == entry["low"]
+    with pytest.raises(UserError, match="ask for each of over_tasks, the other table by itself"):
+        render(replace(made, additions=("over_tasks",)), "csv")
+    alone = render(ours, "markdown")
+    assert render(made, "markdown").startswith(alone.rstrip("\n")), "the table itself is as without it"
