@@ -129,7 +129,9 @@ def test_a_page_shows_what_is_reported_of_its_ledger(
     name: str, scripts: dict[str, ModuleType], printed: dict[str, tuple[str, Any]], found: dict[str, Any]
 ) -> None:
     page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
-    assert page.endswith(f"\n\n{scripts['write'].unversioned(printed[name][0]).strip()}\n"), "make results"
+    alone, _, beside = page.partition("\nThe ledger of [another page](")
+    assert alone.endswith(f"\n\n{scripts['write'].unversioned(printed[name][0]).strip()}\n"), "make results"
+    assert ("## Beside other results\n" in beside) == ("beside" in found[name].told)
     assert page == scripts["write"].page(found[name]), "make results"
     assert ("## Beside the published numbers" in page) == (found[name].table.comparison is not None)
 

@@ -6,18 +6,21 @@ anew: a study's from its ledger, claims.md from claims.yaml and all of them, the
 
 from __future__ import annotations
 
+import io
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 
 sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parent.parent)])
 
 import claimed
-from packed import HERE, Results, archive, pack, results, told
+from packed import HERE, Results, Told, archive, opened, pack, results, told
 from shown import between, draw
 
 from harness import registry, reports
+from harness.cli import main
 
 OLDER = "made with another version of"  # of a sentence below a table that tells of this checkout, not of the results
 
@@ -54,7 +57,24 @@ harness report --study {entry["study"]} --profile {entry["profile"]}{compare} --
 ```
 
 {unversioned(reports.render(made.table, "markdown")).strip()}
-"""
+{_beside(entry) if "beside" in entry else ""}"""
+
+
+def _beside(entry: Told) -> str:
+    """The rows of another packed ledger beside those of this one, as `harness report --compare` prints them."""
+    asked = f"report --study {entry['study']} --profile {entry['profile']} --format markdown --out".split()
+    with opened(entry["name"]) as folder, opened(entry["beside"]) as other, redirect_stdout(io.StringIO()) as said:
+        main([*asked, str(folder), "--compare", str(other)])
+    _, title, rest = said.getvalue().partition("## Beside other results\n")
+    return f"""
+The ledger of [another page]({entry["beside"]}.md) has the same rows with other settings. This command adds them:
+
+<!-- not run: of the archives as they are unpacked -->
+```sh
+harness {" ".join(asked)} {entry["name"]} --compare {entry["beside"]}
+```
+
+{title}{rest}"""
 
 
 def unversioned(report: str) -> str:
@@ -113,7 +133,7 @@ def data(made: Results) -> str:
     return "real" if made.told["real"] else "embedded"
 
 
-def main(*packs: str) -> None:
+def write(*packs: str) -> None:
     studies = {entry["name"]: entry["study"] for entry in told("pages")}
     for word in packs:
         name, _, folder = word.partition("=")
@@ -130,4 +150,4 @@ def main(*packs: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    write(*sys.argv[1:])
