@@ -114,4 +114,7 @@ def main(task: str, glue: Path, folder: Path) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 4 or sys.argv[1] not in (*SENTENCES, "mrpc"):
         raise SystemExit(__doc__)
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    try:
+        main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    except OSError as error:
+        raise SystemExit(f"{error.filename}: {error.strerror}") from error
