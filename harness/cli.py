@@ -141,7 +141,8 @@ def _add_report(commands: Any) -> None:
         "--compare",
         metavar="published|FOLDER",
         help="show the published numbers beside ours; or the same rows of another table, that of a folder with a "
-        "plan.json or, in another folder of results, of the same flags, with tested differences",
+        "plan.json or, in another folder of results, of the same flags, with tested differences, also of the gains "
+        "over the reference row",
     )
     flags.add_columns(report)
 

@@ -26,6 +26,7 @@ from harness import registry, reports
 from harness.cli import main
 from harness.errors import counted
 from harness.ledger import Ledger
+from harness.reports.statistics.estimation import sums
 from harness.reports.statistics.noise import Noise
 from harness.reports.statistics.planning import SEED_SPREAD
 from tests.conftest import ROOT
@@ -215,18 +216,16 @@ def test_every_metric_of_a_task_is_in_the_family(scripts: dict[str, ModuleType],
 
 def test_a_difference_may_be_less_another(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:
     """Of means that only seeds make uncertain, by known variances, a difference of differences is normal."""
-    claimed = scripts["claimed"]
     variances = np.array([4e-4, 1e-4, 9e-4, 2e-4])
     none = np.zeros((4, 4))
     noise = Noise(np.array([0.8, 0.7, 0.75, 0.72]), none, variances[:, None], np.ones((4, 1)), 100, 1e-4, 4)
-    summed = claimed.summed_up(noise, [0, 3], [1, 2])
+    summed = sums(noise, [0, 3], [1, 2])
     assert np.allclose(summed.values, [1.52, 1.45])
     p = summed.p_value(np.array([0]), np.array([1])).item()
     assert p == pytest.approx(math.erfc(0.07 / 0.04 / math.sqrt(2)))  # 0.04^2 = 16e-4, the sum of the variances
-    assert (
-        claimed.summed_up(replace(noise, examples=none + 1e-3), [0, 3], [1, 2]).variance(0, 1) < 1e-12
-    )  # what all share
+    assert sums(replace(noise, examples=none + 1e-3), [0, 3], [1, 2]).variance(0, 1) < 1e-12  # what all share
 
+    claimed = scripts["claimed"]
     table = found["augmentation_sst2"].table
     (one,) = claimed.judged({"pairs": [["logits", "labels"]], "minus": ["masking", "masking"]}, table)
     (plain,) = claimed.judged({"pairs": [["logits", "labels"]]}, table)

@@ -6,7 +6,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -19,8 +19,8 @@ from harness.reports import Table
 from harness.reports.papers.orderings import FEWEST_SEEDS
 from harness.reports.papers.printed import AVERAGES
 from harness.reports.statistics import LEVEL, POWER
-from harness.reports.statistics.estimation import of_pairs
-from harness.reports.statistics.noise import Noise, holm
+from harness.reports.statistics.estimation import sums
+from harness.reports.statistics.noise import holm
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
 from harness.reports.statistics.verdicts import apart
 from harness.reports.tables import quantities
@@ -215,7 +215,9 @@ def _judged(
                 rows = f"({rows}) − ({less})"
             if all(line and countable(line, j, tested, "collapsed" in ours) for line in lines):
                 places = [tested.place(key_of(line)) for line in lines if line]
-                noise = summed_up(tested.noise, places[::3], places[1:3]) if "minus" in ours else tested.noise
+                noise = sums(tested.noise, places[::3], places[1:3]) if "minus" in ours else tested.noise
+                if noise is None:
+                    raise ValueError(f"{where}: a difference of differences of averages by seed is not tested")
                 a, b = np.array([[0], [1]]) if "minus" in ours else np.array(places)[:, None]
                 value, reach = (noise.values[a] - noise.values[b]).item(), partial(noise.reach, a=a, b=b)
                 gain = printed.get((LARGER.get(column.label, column.label), column.metric))
@@ -238,25 +240,6 @@ def _judged(
             verdict = SUPPORTED if points[-1] <= most else CONTRADICTED if points[0] > most else UNDECIDED
         less = None if gain is None or verdict == CONTRADICTED else points[-1] < gain
         yield Compared(what, verdict, f"{middle} [{low}, {high}]", less)
-
-
-def summed_up(noise: Noise, *groups: Sequence[int]) -> Noise:
-    """The sums of these pairs of means, as means of their own: (a + d) - (b + c) is (a - b) - (c - d).
-
-    Raises ValueError for averages over tasks of means that are compared by seeds: what these do is not kept there.
-    """
-    chosen = np.zeros((len(groups), len(noise.values)))
-    for group, row in zip(groups, chosen, strict=True):
-        row[list(group)] = 1.0
-    examples = chosen @ noise.examples @ chosen.T
-    if noise.drawn:
-        return of_pairs(noise.drawn.sums(chosen), examples, noise.size)
-    if noise.paired:
-        raise ValueError("a difference of differences of averages of rows with draws of their own is not tested")
-    variances = [np.add.outer(*noise.seeds[list(group)]).ravel() for group in groups]
-    chances = [np.outer(*noise.weights[list(group)]).ravel() for group in groups]
-    means = {"values": chosen @ noise.values, "examples": examples}
-    return replace(noise, **means, seeds=np.array(variances), weights=np.array(chances))
 
 
 def _measured(factor: Told, ours: Told, table: Table) -> Iterator[Compared]:

@@ -24,7 +24,7 @@ def grids(table: Table) -> list[Grid]:
     between = differences(table)
     found += [between] if between else []
     found += [compared(table.comparison)] if table.comparison else []
-    found += [two_tables.grid(table.beside)] if table.beside else []
+    found += two_tables.grids(table.beside) if table.beside else []
     found += [grid for name in table.additions for grid in addition(name).grids(table)]
     return [_plain(grid) for grid in found]
 

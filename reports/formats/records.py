@@ -9,7 +9,7 @@ from typing import Any
 from harness.reports.tables.layout import entry_text
 from harness.reports.tables.matrix import OWN, Matrix, Row
 from harness.reports.tables.quantities import number, scaled
-from harness.reports.tables.shapes import Beside, Column, Entry, Pair, Place, Table
+from harness.reports.tables.shapes import Beside, Column, Entry, Interval, Pair, Place, Table
 from harness.reports.tables.two_tables import apart
 
 RECORD = (
@@ -165,20 +165,33 @@ def _tested(entry: Entry, against: str) -> dict[str, Any]:
 
 
 def beside_records(beside: Beside) -> list[dict[str, Any]]:
-    """A record for each number of the table that another has a place for: scores in percent, differences in points."""
+    """A record for each number of the table that another has a place for: scores in percent, differences in points.
+
+    gain and what follows: the same of how much better the row is than the reference, where there is one.
+    """
+    gains = {(line.label, line.student, line.init): line for _, lines in beside.gains for line in lines}
+    nothing = Entry("absent"), Entry("absent")
     records = []
     for line in (line for _, lines in beside.blocks for line in lines):
-        for column, (ours, theirs), found in zip(beside.columns, line.entries, line.found, strict=True):
-            between = found.value if found else apart(ours, theirs)
+        gain = gains.get((line.label, line.student, line.init))
+        for j, column in enumerate(beside.columns):
+            ours, theirs = line.entries[j]
             records.append(
                 {"student": line.student, "init": line.init, "row": line.label}
-                | {"task": column.about, "metric": column.metric}
-                | {"value": shown("", ours.value), "other": shown("", theirs.value)}
-                | {"n": ours.n, "other_n": theirs.n, "difference": shown("", between)}
-                | {name: shown("", getattr(found, name, None)) for name in ("low", "high")}
-                | {"p": _p(found.p if found else None), "p_holm": _p(found.corrected if found else None)}
+                | {"task": column.about, "metric": column.metric, "n": ours.n, "other_n": theirs.n}
+                | _apart("", line.entries[j], line.found[j])
+                | _apart("gain", *((gain.entries[j], gain.found[j]) if gain else (nothing, None)))
             )
     return records
+
+
+def _apart(what: str, entries: tuple[Entry, Entry], found: Interval | None) -> dict[str, Any]:
+    """Both numbers, their difference and how sure it is. what: a word before each name."""
+    told = {what or "value": shown("", entries[0].value), "other": shown("", entries[1].value)}
+    told |= {"difference": shown("", found.value if found else apart(*entries))}
+    told |= {name: shown("", getattr(found, name, None)) for name in ("low", "high")}
+    told |= {"p": _p(found.p if found else None), "p_holm": _p(found.corrected if found else None)}
+    return {name if name in ("value", "gain") else "_".join(filter(None, (what, name))): v for name, v in told.items()}
 
 
 def _p(value: float | None) -> float | None:

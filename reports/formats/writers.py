@@ -237,8 +237,10 @@ def json(table: Table) -> str:
             "notes": _notes(others[-1]),
         }
     if table.beside:
-        told = {"notes": _notes(two_tables.grid(table.beside)), "entries": beside_records(table.beside)}
-        content["beside"] = {"this": table.beside.own, "other": table.beside.other, **told}
+        told: dict[str, Any] = {"this": table.beside.own, "other": table.beside.other}
+        told |= {"against": table.beside.reference, "notes": _notes(*two_tables.grids(table.beside))}
+        told["entries"] = beside_records(table.beside)
+        content["beside"] = told
     return _written(content | {name: _added(table, name) for name in table.additions})
 
 

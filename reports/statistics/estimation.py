@@ -121,6 +121,25 @@ def posterior(sampled: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     return joint / joint.sum(-1, keepdims=True)
 
 
+def sums(noise: Noise, *groups: Sequence[int]) -> Noise | None:
+    """The sums of these pairs of means, as means of their own: (a + d) - (b + c) is (a - b) - (c - d).
+
+    None of averages over tasks of means that are compared by seeds: what these do is not kept there.
+    """
+    chosen = np.zeros((len(groups), len(noise.values)))
+    for group, row in zip(groups, chosen, strict=True):
+        row[list(group)] = 1.0
+    examples = chosen @ noise.examples @ chosen.T
+    if noise.drawn:
+        return of_pairs(noise.drawn.sums(chosen), examples, noise.size)
+    if noise.paired:
+        return None
+    variances = [np.add.outer(*noise.seeds[list(group)]).ravel() for group in groups]
+    chances = [np.outer(*noise.weights[list(group)]).ravel() for group in groups]
+    means = {"values": chosen @ noise.values, "examples": examples}
+    return replace(noise, **means, seeds=np.array(variances), weights=np.array(chances))
+
+
 def averaged(parts: Sequence[Noise]) -> Noise:
     """The noise of the rows' means over tasks, whose examples and seeds are independent."""
     if any(part.paired for part in parts):

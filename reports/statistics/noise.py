@@ -82,14 +82,14 @@ class Noise:
         """(n,) two-sided, of no difference between a and b."""
         return np.minimum(2 * self.tail(np.abs(self.values[a] - self.values[b]), a, b), 1.0)
 
-    def compare(self, a: Sequence[int], b: Sequence[int]) -> Differences:
+    def compare(self, a: Sequence[int], b: Sequence[int], *, family: int = 0) -> Differences:
         """values[a] - values[b], comparisons that were planned: named before their scores were seen.
 
-        The intervals hold for all of them at once (Bonferroni).
+        The intervals hold for all of them at once (Bonferroni), or for a family of so many that these are of.
         """
         first, other = np.asarray(a, int), np.asarray(b, int)
         difference, p = self.values[first] - self.values[other], self.p_value(first, other)
-        half = self.reach(LEVEL / 2 / max(len(p), 1), first, other)
+        half = self.reach(LEVEL / 2 / max(family, len(p), 1), first, other)
         return Differences(difference, difference - half, difference + half, p, holm(p))
 
     def to_best(self) -> Differences:

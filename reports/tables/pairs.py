@@ -59,7 +59,8 @@ def _of_lines(
         tested = (both if beside else table.tested).get(j)
         keys = key_of(ours), other_key(key_of(theirs)) if beside else key_of(theirs)
         if not sure and tested and {*keys} <= {*tested.keys} and not (beside and few(a, b)):
-            (sure,) = Interval.each(tested.noise.compare(*([tested.keys.index(key)] for key in keys)))
+            first, second = ([tested.keys.index(key)] for key in keys)
+            (sure,) = Interval.each(tested.noise.compare(first, second))
         where = {"task": column.task, "metric": column.metric, "student": ours.student, "init": ours.init}
         values = {"value": a.value, "other": b.value, "difference": a.value - b.value}
         bounds = {name: getattr(sure, name, None) for name in ("low", "high", "p")}

@@ -288,7 +288,8 @@ class BesideLine:
 class Beside:
     """Another table beside this one. own, other: what they are asked for by. columns: those that both have.
 
-    blocks: heading -> its lines, as in this table, the teachers first. notes: sentences for below it.
+    blocks: heading -> its lines, as in this table, the teachers first. gains: so of those that have a reference row,
+    the difference to it in either table; reference: its label. notes: sentences for below the first.
     """
 
     own: str
@@ -296,6 +297,8 @@ class Beside:
     columns: tuple[Column, ...]
     blocks: tuple[tuple[str, tuple[BesideLine, ...]], ...]
     notes: tuple[str, ...] = ()
+    gains: tuple[tuple[str, tuple[BesideLine, ...]], ...] = ()
+    reference: str = ""
 
 
 @dataclass(frozen=True)

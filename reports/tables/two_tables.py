@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from harness.contracts import Task
@@ -23,11 +24,13 @@ from harness.reports.tables.layout import (
 )
 from harness.reports.tables.quantities import difference, is_score, scaled
 from harness.reports.tables.ranking import NOTHING, complete, key_of, same_runs, tests
-from harness.reports.tables.shapes import Beside, BesideLine, Column, Entry, Interval, Key, Table, Tested
+from harness.reports.tables.shapes import Beside, BesideLine, Block, Column, Entry, Interval, Key, Line, Table, Tested
 
 if TYPE_CHECKING:
     from harness.reports.statistics.influence import Score
+    from harness.reports.statistics.noise import Noise
 
+Lines = Mapping[Key, Sequence[Entry]]  # of two tables
 TEACHER = "Teacher"  # the label of their line
 SHARED = {  # what the seeds of a row may have in common, of both tables
     "teacher": "these teachers",
@@ -38,7 +41,8 @@ SHARED = {  # what the seeds of a row may have in common, of both tables
 
 
 def with_other(table: Table, other: Table, names: tuple[str, str], tasks: Mapping[str, Task], score: Score) -> Table:
-    """The table with another beside it: each line that both have, and of each score their difference.
+    """The table with another beside it: each line that both have, and of each score their difference; and where this
+    table has a reference row, the difference of each line's gain over it.
 
     names: what this table and the other are asked for by. Raises UserError where they have no line or no score in
     common.
@@ -46,38 +50,66 @@ def with_other(table: Table, other: Table, names: tuple[str, str], tasks: Mappin
     shown = [j for j, column in enumerate(table.columns) if _of_both(column, table, other)]
     if not shown:
         raise UserError("the two tables have no scores to compare: none is of the same task and metric in both")
-    lines = entries_of(other, table)
-    blocks = [(block, [line for line in block.lines if key_of(line) in lines]) for block in table.blocks]
+    lines = lines_of(table, other)
+    blocks = [(block, [x for x in block.lines if other_key(key_of(x)) in lines]) for block in table.blocks]
     blocks = [(block, own) for block, own in blocks if own and not block.improvement]
     if not blocks:
         raise UserError("the two tables have no row of the same student and initialisation in common")
-    pairs = {key_of(line): (line.entries, lines[key_of(line)]) for _, own in blocks for line in own}
     tested = noise_of_both(table, other, tasks, score)
-    found = {j: _differences(j, pairs, tested.get(j), table.columns) for j in shown}
-    made: list[tuple[str, tuple[BesideLine, ...]]] = []
+    own = [line for _, of_block in blocks for line in of_block]
+    asked = {key: ([key], [other_key(key)]) for key in map(key_of, own)}
+    found = {j: _tested(asked, lines, table.columns, j, tested.get(j)) for j in shown}
+    made = _told(blocks, {key: _pairs(lines, key, shown) for key in asked}, found)
     if table.teacher and other.teacher:
-        both = zip(table.teacher, aligned(other.teacher, other, table), strict=True)
-        entries = [pair for j, pair in enumerate(both) if j in shown]
-        made.append(("", (BesideLine(TEACHER, "", "", tuple(entries), (None,) * len(shown)),)))
-    for block, own in blocks:
-        told = []
-        for line in own:
-            ours, theirs = pairs[key := key_of(line)]
-            label, entries = label_of(line, block.init), [(ours[j], theirs[j]) for j in shown]
-            differences = tuple(found[j].get(key) for j in shown)
-            told.append(BesideLine(label, line.student, line.init, tuple(entries), differences))
-        made.append((heading(block.student, block.init), tuple(told)))
+        pairs = [*zip(table.teacher, aligned(other.teacher, other, table), strict=True)]
+        made = [("", (BesideLine(TEACHER, "", "", tuple(pairs[j] for j in shown), (None,) * len(shown)),)), *made]
     beside = Beside(*names, tuple(table.columns[j] for j in shown), tuple(made))
     notes = (*_how(table, other, tested), *_untested(beside), *_alone(table, other))
+    if references := _references(table, own):
+        asked = {key: ([key, other_key(of)], [other_key(key), of]) for key, of in references.items()}
+        found = {j: _tested(asked, lines, table.columns, j, tested.get(j)) for j in shown}
+        gains = {key: _gains(_pairs(lines, key, shown), _pairs(lines, of, shown)) for key, of in references.items()}
+        reference = table.rows()[table.against].label
+        beside = replace(beside, reference=reference, gains=tuple(_told(blocks, gains, found)))
     return replace(table, beside=replace(beside, notes=notes))
+
+
+def _told(
+    blocks: Sequence[tuple[Block, Sequence[Line]]],
+    pairs: Mapping[Key, tuple[tuple[Entry, Entry], ...]],
+    found: Mapping[int, Mapping[Key, Interval]],
+) -> list[tuple[str, tuple[BesideLine, ...]]]:
+    """pairs: of each line that is told, ours and theirs in each column; found: of each column what is tested."""
+    made = []
+    for block, lines in blocks:
+        told = tuple(
+            BesideLine(
+                label_of(line, block.init),
+                line.student,
+                line.init,
+                pairs[key_of(line)],
+                tuple(column.get(key_of(line)) for column in found.values()),
+            )
+            for line in lines
+            if key_of(line) in pairs
+        )
+        made += [(heading(block.student, block.init), told)] if told else []
+    return made
 
 
 # ---------------------------------------------------------------- what both have
 
 
-def entries_of(other: Table, table: Table) -> dict[Key, tuple[Entry, ...]]:
-    """The key of each line of the other table -> its entries in the columns of this one."""
-    return {key_of(line): aligned(line.entries, other, table) for _, line in other.lines()}
+def lines_of(table: Table, other: Table) -> dict[Key, Sequence[Entry]]:
+    """The lines of both by their keys, those of the other by `other_key` and in the columns of this one."""
+    lines: dict[Key, Sequence[Entry]] = {key_of(line): line.entries for _, line in table.lines()}
+    return lines | {other_key(key_of(line)): aligned(line.entries, other, table) for _, line in other.lines()}
+
+
+def other_key(key: Key) -> Key:
+    """The key of a line of the other table, which no line of this one has."""
+    student, init, row = key
+    return student, init, f"{row} of the other"
 
 
 def aligned(entries: Sequence[Entry], other: Table, table: Table) -> tuple[Entry, ...]:
@@ -95,6 +127,38 @@ def _of_both(column: Column, table: Table, other: Table) -> bool:
     return bool(column.task) and is_score(column.metric) and (column.task, column.metric) in names
 
 
+def _pairs(lines: Lines, key: Key, shown: Sequence[int]) -> tuple[tuple[Entry, Entry], ...]:
+    return tuple((lines[key][j], lines[other_key(key)][j]) for j in shown)
+
+
+def _references(table: Table, own: Sequence[Line]) -> dict[Key, Key]:
+    """Line -> the reference row of this table in its place, or its only one; but for that row itself."""
+    found = {line.place: key_of(line) for line in own if line.row.name == table.against}
+    only = next(iter(found.values())) if len(found) == 1 else None
+    others = ((key_of(line), found.get(line.place, only)) for line in own if line.row.name != table.against)
+    return {key: reference for key, reference in others if reference}
+
+
+def _gains(
+    of_row: Sequence[tuple[Entry, Entry]], of_reference: Sequence[tuple[Entry, Entry]]
+) -> tuple[tuple[Entry, Entry], ...]:
+    """How much better than the reference the row is in either table, as entries."""
+
+    def gain(one: Entry, less: Entry) -> Entry:
+        value = apart(one, less)
+        return Entry("absent") if value is None else Entry("complete", value, n=min(one.n, less.n), signed=True)
+
+    pairs = zip(of_row, of_reference, strict=True)
+    return tuple((gain(ours, our), gain(theirs, their)) for (ours, theirs), (our, their) in pairs)
+
+
+def apart(one: Entry, other: Entry) -> float | None:
+    """One minus the other, where both are finished."""
+    if one.value is None or other.value is None or not one.status == other.status == "complete":
+        return None
+    return one.value - other.value
+
+
 # ---------------------------------------------------------------- how sure it is
 
 
@@ -102,46 +166,66 @@ def noise_of_both(table: Table, other: Table, tasks: Mapping[str, Task], score: 
     """What can be compared of the finished lines of both, by the number of this table's column.
 
     The noise is learned from the rows of both: seed by seed where in both each draws for itself and all rows have the
-    same seeds, otherwise as if the seeds of two rows had nothing in common. Lines of the other have `other_key`.
+    same seeds, otherwise as if the seeds of two rows had nothing in common. Keys are those of `lines_of`.
     """
-    grid = {key_of(line): line.entries for _, line in table.lines()}
-    grid |= {other_key(key): entries for key, entries in entries_of(other, table).items()}
-    own = {*table.provenance.drawn_by_seed} & {*other.provenance.drawn_by_seed}
+    lines = lines_of(table, other)
+    drawn = {*table.provenance.drawn_by_seed} & {*other.provenance.drawn_by_seed}
     seeds: dict[str, set[tuple[int, ...]]] = {}
     for j, column in enumerate(table.columns):
-        rows = (tuple(run.seed for run in entry.runs) for entry in complete(grid, j).values())
+        rows = (tuple(run.seed for run in entry.runs) for entry in complete(lines, j).values())
         seeds.setdefault(column.task, set()).update(row for row in rows if len(row) > 1)
-    return tests(grid, table.columns, tasks, score, {task for task in own if len(seeds.get(task, ())) == 1})
+    return tests(lines, table.columns, tasks, score, {task for task in drawn if len(seeds.get(task, ())) == 1})
 
 
-def other_key(key: Key) -> Key:
-    """The key of a line of the other table, which no line of this one has."""
-    student, init, row = key
-    return student, init, f"{row} of the other"
-
-
-def few(ours: Entry, theirs: Entry) -> bool:
+def few(*entries: Entry) -> bool:
     """Whether one is of a single seed, of which nobody knows how far others lie."""
-    return min(ours.n, theirs.n) < 2
+    return min(entry.n for entry in entries) < 2
 
 
-def _differences(
-    j: int,
-    pairs: Mapping[Key, tuple[Sequence[Entry], Sequence[Entry]]],
-    tested: Tested | None,
+def _tested(
+    asked: Mapping[Key, tuple[Sequence[Key], Sequence[Key]]],
+    lines: Lines,
     columns: Sequence[Column],
+    j: int,
+    tested: Tested | None,
 ) -> dict[Key, Interval]:
-    """Line -> ours minus theirs in the j-th column, where it can be tested; those of a column are one family."""
-    found, both = dict[Key, Interval](), list[Key]()
-    for key, (ours, theirs) in pairs.items():
-        # Another machine, or version, may have made other scores of the same runs.
-        if ours[j].value == theirs[j].value and same_runs(ours, theirs, columns, j):
+    """Of each that is asked for the sum of one or two means of the j-th column minus that of as many others.
+
+    Those that can be tested are one family: intervals hold together, p-values are corrected by Holm's procedure. What
+    rests on the same runs on both sides cancels out.
+    """
+    import numpy as np
+
+    from harness.reports.statistics.estimation import sums
+    from harness.reports.statistics.noise import holm
+
+    found = dict[Key, Interval]()
+    family: dict[Key, tuple[Noise, list[int], list[int]]] = {}
+    for key, sides in asked.items():
+        more, less = (list(side) for side in sides)
+        if any(lines[one][j].status != "complete" for one in (*more, *less)):
+            continue
+        for one, other in product(*sides):
+            # Another machine, or version, may have made other scores of the same runs.
+            same = lines[one][j].value == lines[other][j].value and same_runs(lines[one], lines[other], columns, j)
+            if same and one in more and other in less:
+                more.remove(one)
+                less.remove(other)
+        if not more:
             found[key] = NOTHING
-        elif tested and {key, other_key(key)} <= {*tested.keys} and not few(ours[j], theirs[j]):
-            both.append(key)
-    if tested and both:
-        a, b = ([tested.keys.index(key) for key in keys] for keys in (both, map(other_key, both)))
-        found |= zip(both, Interval.each(tested.noise.compare(a, b)), strict=True)
+        elif tested and {*more, *less} <= {*tested.keys} and not few(*(lines[one][j] for one in (*more, *less))):
+            places = [[tested.keys.index(one) for one in side] for side in (more, less)]
+            noise = tested.noise if len(more) == 1 else sums(tested.noise, *places)
+            if noise:
+                family[key] = (noise, *(places if len(more) == 1 else ([0], [1])))
+    if family:
+        each = [noise.compare(a, b, family=len(family)) for noise, a, b in family.values()]
+        corrected = holm(np.concatenate([one.p for one in each]))
+        intervals = [Interval.each(one)[0] for one in each]
+        found |= {
+            key: replace(one, corrected=float(p))
+            for key, one, p in zip(family, intervals, corrected, strict=True)
+        }
     return found
 
 
@@ -184,14 +268,25 @@ def _alone(table: Table, other: Table) -> Iterator[str]:
             yield f"Only in {where}: {listed(only)}"
 
 
-def grid(beside: Beside) -> Grid:
-    """Both numbers and their difference, one under the other."""
-    groups = (
-        Group(name, tuple(cells for line in lines for cells in _cells(line, beside.columns)))
-        for name, lines in beside.blocks
-    )
-    caption = f"This: {beside.own}. The other: {beside.other}."
-    return Grid("Beside other results", caption, (("",), *header_of(beside.columns)), tuple(groups), bare(beside.notes))
+def grids(beside: Beside) -> list[Grid]:
+    """Both numbers and their difference, one under the other; then so of the gains over the reference row."""
+    names = f"This: {beside.own}. The other: {beside.other}."
+    header = ("",), *header_of(beside.columns)
+    made = [Grid("Beside other results", names, header, _groups(beside.blocks, beside.columns), bare(beside.notes))]
+    if beside.gains:
+        said = (
+            f"Each row minus {beside.reference}, of either table; difference: the gain of this table minus that of the "
+            "other, tested as the differences above, with intervals that hold together within a column",
+        )
+        groups = _groups(beside.gains, beside.columns)
+        made.append(Grid(f"Gains over {beside.reference}, beside other results", names, header, groups, bare(said)))
+    return made
+
+
+def _groups(
+    blocks: Sequence[tuple[str, Sequence[BesideLine]]], columns: Sequence[Column]
+) -> tuple[Group, ...]:
+    return tuple(Group(name, tuple(x for line in lines for x in _cells(line, columns))) for name, lines in blocks)
 
 
 def _cells(line: BesideLine, columns: Sequence[Column]) -> Iterator[tuple[Cell, ...]]:
@@ -204,10 +299,3 @@ def _cells(line: BesideLine, columns: Sequence[Column]) -> Iterator[tuple[Cell, 
 
 def _difference(value: float | None, tested: Interval | None) -> Cell:
     return interval_of(tested) if tested or value is None else Cell(difference("", scaled("", value)))
-
-
-def apart(ours: Entry, theirs: Entry) -> float | None:
-    """Ours minus theirs, where both are finished."""
-    if ours.value is None or theirs.value is None or not ours.status == theirs.status == "complete":
-        return None
-    return ours.value - theirs.value

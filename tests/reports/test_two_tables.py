@@ -11,12 +11,14 @@ import pytest
 
 from harness.errors import UserError
 from harness.reports import render, with_other
+from harness.reports.statistics.estimation import sums
 from harness.reports.statistics.noise import holm
 from harness.reports.tables.pairs import differences
 from harness.reports.tables.two_tables import noise_of_both, other_key
-from tests.reports.synthetic import ROWS, TASKS, cell, score, table
+from tests.reports.synthetic import ROWS, STUDY, TASKS, cell, score, table
 
 VANILLA, HID, ATT, VAL = ROWS
+AGAINST = replace(STUDY, relative_to="vanilla_kd")
 NAMES = ("--set epochs=3", "--teacher large")
 
 
@@ -27,6 +29,10 @@ def beside(ours, theirs):
 def lines(made):
     """{(label, initialisation): line} of what stands beside."""
     return {(line.label, line.init): line for _, lines in made.beside.blocks for line in lines}
+
+
+def gains(made):
+    return {line.label: line for _, lines in made.beside.gains for line in lines}
 
 
 def compared(ours, theirs, row="Att-KL", other="Vanilla KD"):
@@ -131,6 +137,54 @@ def test_what_both_have_is_shown_and_what_one_has_is_named():
         beside(ours, table([cell(HID, "sst2", (70, 71))]))
     with pytest.raises(UserError, match="none is of the same task and metric in both"):
         beside(ours, table([cell(VANILLA, "rte", (70, 71))]))
+
+
+def test_gains_over_the_reference_are_compared_too():
+    """Whether what a row gains over another depends on the teacher: the difference of two differences."""
+    def made_of(scores):
+        return table([cell(row, "sst2", k) for row, k in zip(ROWS, scores, strict=False)], AGAINST)
+
+    ours, theirs = made_of([(50, 53), (70, 72), (80, 85)]), made_of([(52, 54), (60, 64), (84, 86)])
+    made = beside(ours, theirs)
+    found = gains(made)
+    assert made.beside.reference == "Vanilla KD" and list(found) == ["Hid-Seq", "Att-KL"]
+    assert [[one.value for one in found[row].entries[0]] for row in found] == [
+        pytest.approx([0.195, 0.09]), pytest.approx([0.31, 0.32])
+    ]  # fmt: skip
+    first, second = (found[row].found[0] for row in found)
+    assert (first.value, second.value) == (pytest.approx(0.105), pytest.approx(-0.01))
+    tested = noise_of_both(ours, theirs, TASKS, score)[0]
+    at = {key: tested.keys.index(key) for key in tested.keys}
+    row, reference = (("transformer", "every", name) for name in ("hid_seq", "vanilla_kd"))
+    four = sums(tested.noise, [at[row], at[other_key(reference)]], [at[other_key(row)], at[reference]])
+    assert first.p == pytest.approx(four.p_value(np.array([0]), np.array([1])).item())
+    assert first.high - first.value == pytest.approx(four.reach(0.05 / 2 / 2, np.array([0]), np.array([1])).item())
+    assert [first.corrected, second.corrected] == pytest.approx(holm(np.array([first.p, second.p])).tolist())
+    text = render(made, "markdown")
+    assert "## Gains over Vanilla KD, beside other results" in text and "+19.5" in text
+    rows = list(csv.DictReader(io.StringIO(render(made, "csv"))))
+    assert [row["gain_difference"] for row in rows] == ["", "", "10.5", "-1.0"]
+    assert json.loads(render(made, "json"))["beside"]["against"] == "Vanilla KD"
+
+
+@pytest.mark.parametrize("same", [("reference",), ("row",), ("row", "reference")])
+def test_what_rests_on_the_same_runs_cancels_out_of_gains(same):
+    """As labels alone do, whoever the teacher is: no other seed could set its two numbers apart."""
+    ours = [cell(VANILLA, "sst2", (50, 53)), cell(ATT, "sst2", (80, 85))]
+    theirs = [
+        ours[0] if "reference" in same else cell(VANILLA, "sst2", (52, 54)),
+        ours[1] if "row" in same else cell(ATT, "sst2", (84, 86)),
+    ]
+    made = beside(table(ours, AGAINST), table(theirs, AGAINST))
+    (gain,) = (line.found[0] for line in gains(made).values())
+    reference, row = (lines(made)[label, "every"].found[0] for label in ("Vanilla KD", "Att-KL"))
+    assert gain.value == pytest.approx(row.value - reference.value)
+    if len(same) == 2:
+        assert (gain.low, gain.high, gain.p) == (0, 0, 1)
+    elif same == ("reference",):
+        assert (gain.low, gain.high, gain.p) == pytest.approx((row.low, row.high, row.p))
+    else:
+        assert (gain.low, gain.high, gain.p) == pytest.approx((-reference.high, -reference.low, reference.p))
 
 
 def test_it_reads_the_same_in_every_format():
