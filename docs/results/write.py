@@ -74,7 +74,8 @@ The ledger of [another page]({entry["beside"]}.md) has the same rows with other 
 harness {" ".join(asked)} {entry["name"]} --compare {entry["beside"]}
 ```
 
-{title}{rest}"""
+{title}{unversioned(rest).strip()}
+"""
 
 
 def unversioned(report: str) -> str:

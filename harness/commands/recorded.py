@@ -147,6 +147,16 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
     return replace(table, submitted=submitted, runs=runs, before=before, kind=naming.kind_of(plan))
 
 
+def named(*plans: Plan) -> tuple[str, str]:
+    """By which flags two tables are asked for; their study and profile where these are two."""
+    places = [f"--study {plan.study} --profile {plan.profile}" for plan in plans]
+    one = len({*places}) == 1
+    this, other = (plan.flags or "none of these flags" * one for plan in plans)
+    if one:
+        return this, "the same flags, in another folder" if this == other else other
+    return f"{places[0]} {this}".strip(), f"{places[1]} {other}".strip()
+
+
 def _of_data(plan: Plan) -> list[str]:
     """What is told of the data: of a table that is narrowed not that of tasks which no run of it has."""
     first = {name for cell in plan.cells for name in cell.after if name in plan.first}

@@ -12,7 +12,16 @@ from harness import registry, reports
 from harness.code_versions import here
 from harness.commands import columns, exchange, long_form, methods
 from harness.commands.kept_table import KeptTable, of_report
-from harness.commands.recorded import recorded, request_of, say_damage, score_of, study_asked_for, table_of, tasks_of
+from harness.commands.recorded import (
+    named,
+    recorded,
+    request_of,
+    say_damage,
+    score_of,
+    study_asked_for,
+    table_of,
+    tasks_of,
+)
 from harness.commands.telling import say, tell
 from harness.errors import UserError, check_known
 from harness.folders import names
@@ -85,7 +94,7 @@ def _text(plan: Plan, ledger: Any, options: Namespace) -> str:
     other = _other(options, plan, ledger) if options.compare not in (None, PUBLISHED) else None
     table = table_of(plan, ledger, options.layout, options.against)
     if other:
-        table = reports.with_other(table, other[1], _named(plan, other[0]), tasks_of(plan), score_of)
+        table = reports.with_other(table, other[1], named(plan, other[0]), tasks_of(plan), score_of)
     elif options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
     if options.columns:
@@ -113,16 +122,6 @@ def _other(options: Namespace, plan: Plan, ledger: Any) -> tuple[Plan, reports.T
     table = table_of(other, its)
     say_damage(its)
     return other, table
-
-
-def _named(*plans: Plan) -> tuple[str, str]:
-    """By which flags two tables are asked for; their study and profile where these are two."""
-    places = [f"--study {plan.study} --profile {plan.profile}" for plan in plans]
-    one = len({*places}) == 1
-    this, other = (plan.flags or "none of these flags" * one for plan in plans)
-    if one:
-        return this, "the same flags, in another folder" if this == other else other
-    return f"{places[0]} {this}".strip(), f"{places[1]} {other}".strip()
 
 
 def _say_how_it_goes(plan: Plan, ledger: Ledger) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import harness
 from harness import reports
 from harness.commands.export import work
 from harness.commands.figures import figure_of
-from harness.commands.recorded import say_damage, score_of, tasks_of
+from harness.commands.recorded import named, say_damage, score_of, tasks_of
 from harness.commands.telling import say
 from harness.contracts import Task
 from harness.errors import UserError, check_known, check_text, listed
@@ -140,8 +140,8 @@ class Results:
         import pandas
 
         check_text(row=row, other=other)
-        if not isinstance(of, Results | None):
-            raise UserError(f"of must be results, as harness.load_results gives them, not {of!r}")
+        if of is not None:
+            _check_results(of=of)
         sides = [(self.whole, {row}), (of.whole, {other})] if of else [(self.whole, {row, other})]
 
         def lacking(statuses: Collection[str]) -> str:
@@ -162,6 +162,18 @@ class Results:
         if failed := lacking(("failed",)):
             say(f"left out: {failed}")
         return pandas.DataFrame(found)
+
+    def beside(self, other: Results) -> Results:
+        """These results with the rows of others, such as those of another teacher, beside the same rows of these: the
+        table has both numbers of each and their tested differences, as `harness report --compare FOLDER` prints them.
+
+        Raises UserError where they have no row or no score in common.
+
+        large.beside(small)
+        """
+        _check_results(other=other)
+        names, tasks = named(self.plan, other.plan), tasks_of(self.plan)
+        return replace(self, whole=reports.with_other(self.whole, other.whole, names, tasks, score_of))
 
     def best(self, task: str | None = None) -> Best:
         """The cell with the best score of a task; task may be left out where there is only one.
@@ -210,6 +222,12 @@ class Results:
         figure = figure_of(self.plan, self.ledger, self.whole, name)
         figure._repr_png_ = functools.partial(reports.png, figure)  # type: ignore[attr-defined]  # notebooks show it
         return figure
+
+
+def _check_results(**given: Any) -> None:
+    for name, value in given.items():
+        if not isinstance(value, Results):
+            raise UserError(f"{name} must be results, as harness.load_results gives them, not {value!r}")
 
 
 def _answered(task: Task, kept: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def with_other(table: Table, other: Table, names: tuple[str, str], tasks: Mappin
         pairs = [*zip(table.teacher, aligned(other.teacher, other, table), strict=True)]
         made = [("", (BesideLine(TEACHER, "", "", tuple(pairs[j] for j in shown), (None,) * len(shown)),)), *made]
     beside = Beside(*names, tuple(table.columns[j] for j in shown), tuple(made))
-    notes = (*_how(table, other, tested), *_untested(beside), *_alone(table, other))
+    notes = (*_how(table, other, tested), *_untested(beside), *_alone(table, other), *_unlike(table, other))
     if references := _references(table, own):
         asked = {key: ([key, other_key(of)], [other_key(key), of]) for key, of in references.items()}
         found = {j: _tested(asked, lines, table.columns, j, tested.get(j)) for j in shown}
@@ -266,6 +266,16 @@ def _alone(table: Table, other: Table) -> Iterator[str]:
     for where, here, there in (("this table", *labels), ("the other", *labels[::-1])):
         if only := [label for label in here if label not in there]:
             yield f"Only in {where}: {listed(only)}"
+
+
+def _unlike(table: Table, other: Table) -> Iterator[str]:
+    """What else sets the two apart, and what is told below the other."""
+    made, its = table.provenance, other.provenance
+    if made.protocol != its.protocol:
+        yield f"Selected by other protocols: {made.protocol} here, {its.protocol} in the other"
+    if made.budget != its.budget:
+        yield f"Search budgets differ: {made.budget}; in the other {its.budget}"
+    yield from (f"Of the other: {sentence}" for sentence in its.older_code)
 
 
 def grids(beside: Beside) -> list[Grid]:

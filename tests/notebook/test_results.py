@@ -159,6 +159,11 @@ def test_a_row_is_compared_with_one_of_other_results(found: Results) -> None:
     pairs = found.compare("att_kl", "vanilla_kd", of=found)
     assert pairs.difference.tolist() == found.compare("att_kl", "vanilla_kd").difference.tolist()
     assert (pairs.low <= pairs.difference).all() and (pairs.difference <= pairs.high).all()
+    told = found.beside(found).whole.beside
+    assert told and {one.value for _, lines in told.blocks for line in lines for one in line.found if one} == {0}
+    assert "Beside other results" in str(found.beside(found).table)
+    with pytest.raises(harness.UserError, match="other must be results, as .* gives them, not None"):
+        found.beside(None)  # type: ignore[arg-type]
     same = found.compare("att_kl", "att_kl", of=found)
     assert (same.difference == 0).all() and (same.p == 1).all(), "which are the same runs"
     failed = _failed(found, "vanilla_kd", ["acceptability", "entailment"])

@@ -139,6 +139,18 @@ def test_what_both_have_is_shown_and_what_one_has_is_named():
         beside(ours, table([cell(VANILLA, "rte", (70, 71))]))
 
 
+def test_what_else_sets_them_apart_is_told():
+    rows = [cell(ATT, "sst2", (70, 72))]
+    alike = beside(table(rows), table(rows)).beside.notes
+    older = {"budget": "8 trials, 2 seeds", "protocol": "nested", "older_code": ("Made otherwise: a.",)}
+    found = beside(table(rows), table(rows, **older)).beside.notes
+    assert found[len(alike) :] == (
+        "Selected by other protocols: held_out here, nested in the other",
+        "Search budgets differ: 1 trial, 2 seeds; in the other 8 trials, 2 seeds",
+        "Of the other: Made otherwise: a.",
+    )
+
+
 def test_gains_over_the_reference_are_compared_too():
     """Whether what a row gains over another depends on the teacher: the difference of two differences."""
     def made_of(scores):
