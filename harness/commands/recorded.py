@@ -15,7 +15,7 @@ from harness.commands.telling import say
 from harness.contracts import Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
-from harness.errors import UserError, check_known, close, near
+from harness.errors import UserError, check_known, close, listed, near
 from harness.evaluation import server_scores
 from harness.ledger import Ledger
 from harness.planning import filed, naming, recipe, together
@@ -145,6 +145,25 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
     submitted = server_scores.of_cells(plan, ledger, replays)
     before = {run: record for run in plan.first if (record := ledger.read(run))}
     return replace(table, submitted=submitted, runs=runs, before=before, kind=naming.kind_of(plan))
+
+
+def beside(plan: Plan, table: reports.Table, its: Plan, other: reports.Table) -> reports.Table:
+    """The table with that of another plan beside it. Raises UserError where they have nothing in common."""
+    made = reports.with_other(table, other, named(plan, its), tasks_of(plan), score_of)
+    ours, theirs = (_data_of(one) for one in (plan, its))
+    unlike = [task for task in ours if task in theirs and not ours[task] & theirs[task]]
+    if not unlike or made.beside is None:
+        return made
+    notes = (*made.beside.notes, f"The data of {listed(unlike)} are not the same in both")
+    return replace(made, beside=replace(made.beside, notes=notes))
+
+
+def _data_of(plan: Plan) -> dict[str, set[str]]:
+    """Task -> hashes of the data that its cells are trained and scored on."""
+    found = {task: set[str]() for task in plan.tasks}
+    for cell in plan.cells:
+        found[cell.task] |= {content for task, content in cell.run.data_of.items() if task == cell.task}
+    return found
 
 
 def named(*plans: Plan) -> tuple[str, str]:

@@ -13,11 +13,10 @@ from harness.code_versions import here
 from harness.commands import columns, exchange, long_form, methods
 from harness.commands.kept_table import KeptTable, of_report
 from harness.commands.recorded import (
-    named,
+    beside,
     recorded,
     request_of,
     say_damage,
-    score_of,
     study_asked_for,
     table_of,
     tasks_of,
@@ -94,7 +93,7 @@ def _text(plan: Plan, ledger: Any, options: Namespace) -> str:
     other = _other(options, plan, ledger) if options.compare not in (None, PUBLISHED) else None
     table = table_of(plan, ledger, options.layout, options.against)
     if other:
-        table = reports.with_other(table, other[1], named(plan, other[0]), tasks_of(plan), score_of)
+        table = beside(plan, table, *other)
     elif options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
     if options.columns:

@@ -14,7 +14,7 @@ import harness
 from harness import reports
 from harness.commands.export import work
 from harness.commands.figures import figure_of
-from harness.commands.recorded import named, say_damage, score_of, tasks_of
+from harness.commands.recorded import beside, say_damage, score_of, tasks_of
 from harness.commands.telling import say
 from harness.contracts import Task
 from harness.errors import UserError, check_known, check_text, listed
@@ -172,8 +172,7 @@ class Results:
         large.beside(small)
         """
         _check_results(other=other)
-        names, tasks = named(self.plan, other.plan), tasks_of(self.plan)
-        return replace(self, whole=reports.with_other(self.whole, other.whole, names, tasks, score_of))
+        return replace(self, whole=beside(self.plan, self.whole, other.plan, other.whole))
 
     def best(self, task: str | None = None) -> Best:
         """The cell with the best score of a task; task may be left out where there is only one.

@@ -39,6 +39,7 @@ def test_rows_stand_beside_those_of_other_settings(trained: Path, call: Harness)
     asked = ("report", *STUDY, MORE, "--out", trained, "--format", "csv", "--compare")
     for place in (folder(trained, FEW), folder(trained, FEW).parent):  # that of the table, or of its kind
         rows = list(csv.DictReader(io.StringIO(done(call(*asked, place)).stdout)))
+        assert "not the same in both" not in done(call(*asked[:-2], "markdown", "--compare", place)).stdout
         found = {row["row"]: row for row in rows}
         assert list(found) == ["Teacher", "Labels only", "Vanilla KD"]
         kinds = [
@@ -69,6 +70,20 @@ def test_rows_stand_beside_those_of_another_folder_of_results(trained: Path, tmp
     }
     shutil.rmtree(copy / "ledger" / gone)
     assert "(1/2)" in done(call(*asked)).stdout, "what is kept of a report is not told where the other folder changed"
+
+
+def test_it_is_said_where_a_task_has_other_data(tmp_path: Path, call: Harness) -> None:
+    """Which is told by their content, whatever the task is called."""
+    asked = ("--study", "objectives_vs_init", "--objectives", "labels_only", "--inits", "every", "--seeds", "2",
+             "--trials", "1", "--set", "epochs=1")  # fmt: skip
+    for name in ("one", "two"):
+        lines = (f"a {'lovely' if i % 2 else 'dull'} film {name} {i},{'good' if i % 2 else 'bad'}" for i in range(60))
+        data = tmp_path / name / "reviews.csv"
+        data.parent.mkdir()
+        data.write_text("\n".join(["text,label", *lines]))
+        done(call("run", *asked, "--tasks", f"reviews={data}", "--out", tmp_path / f"of_{name}"))
+    said = done(call("report", "--out", tmp_path / "of_one", "--compare", tmp_path / "of_two")).stdout
+    assert "The data of reviews are not the same in both." in said
 
 
 def test_a_folder_that_is_no_other_table_is_refused(trained: Path, tmp_path: Path, call: Harness) -> None:
