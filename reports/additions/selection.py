@@ -51,7 +51,8 @@ def grids(table: Table) -> list[Grid]:
     tasks = [column for column in table.columns if column.selects and any(gap["task"] == column.task for gap in found)]
     lines = []
     for label, rows in [*((labels[name], [name]) for name in names), ("All rows", names)]:
-        own = [[gap for gap in found if gap["row"] in rows and gap["task"] == column.task] for column in tasks]
+        searches = {(gap["cell"], gap["seed"]): gap for gap in found if gap["row"] in rows}  # which rows may share
+        own = [[gap for gap in searches.values() if gap["task"] == column.task] for column in tasks]
         lines.append((Cell(label), *map(_cell, own)))
     notes = bare([
         "Gap: the dev score of the trial that dev would have chosen, minus that of the trial that "

@@ -53,6 +53,8 @@ def test_rows_that_share_a_cell_have_its_trials_each():
     shared = [(name, selection, score, {"row": "hid_seq"}) for name, selection, score, _ in TRIALS[:2]]
     found = [tuple(gap[name] for name in NAMES) for gap in gaps(of_trials(*TRIALS[:2], *shared))]
     assert found == [("vanilla_kd", 2, 0.70, 0.75), ("hid_seq", 2, 0.70, 0.75)]
+    text = render(with_additions(of_trials(*TRIALS[:2], *shared), ["selection"]), "markdown")
+    assert text.count("+5.0 (0/1)") == 3, "of all rows, too, the search of both counts once"
 
 
 def test_of_a_search_for_each_seed_each_has_its_gap():
