@@ -1,6 +1,6 @@
 """The tests of tables on rows that are known to be equal, and to differ: for docs/statistics.md. Asserts nothing.
 
-python -m benchmarks.statistics size|power|speed [--repeats N] [--rows K ...] [--seeds S ...]
+python -m benchmarks.statistics size|power|tables|speed [--repeats N] [--rows K ...] [--seeds S ...]
 """
 
 from __future__ import annotations
@@ -216,6 +216,22 @@ def errors(
     return Errors(*(100 * counts / repeats if every else (100 * counts[0] / repeats, *[np.nan] * 4)))
 
 
+def of_two_tables(scenario: Scenario, rows: int, seeds: int, size: int, repeats: int) -> np.ndarray:
+    """(4,) percent, where two tables of so many rows are the same: of the differences row by row, how often one is
+    found, and any of a table after Holm; and so of the differences of gains over the first row.
+    """
+    rng = np.random.default_rng([rows, seeds, size, SCENARIOS.index(scenario)])
+    counts = np.zeros(4)
+    ours, theirs = np.arange(rows), np.arange(rows, 2 * rows)
+    for _ in range(repeats):
+        found = drawn(rng, scenario, 2 * rows, seeds, size).noise()
+        differ = found.p_value(ours, theirs)
+        summed = (estimation.sums(found, [row, rows], [rows + row, 0]) for row in ours[1:])
+        gain = np.array([noise.p_value(np.array([0]), np.array([1])).item() for noise in summed if noise])
+        counts += (differ < LEVEL).mean(), holm(differ).min() < LEVEL, (gain < LEVEL).mean(), holm(gain).min() < LEVEL
+    return 100 * counts / repeats
+
+
 def power(test: Test, scenario: Scenario, rows: int, seeds: int, size: int, better: float, repeats: int) -> np.ndarray:
     """(3,) percent: a row that is better by so many points is found so by itself, after Holm, and as the best."""
     rng = np.random.default_rng([rows, seeds, size, int(100 * better)])
@@ -272,7 +288,7 @@ def candidates() -> dict[str, tuple[Test, bool]]:
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("size", "power", "speed"))
+    parser.add_argument("what", choices=("size", "power", "tables", "speed"))
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--rows", type=int, nargs="+", default=[12])
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 4, 5, 10])
@@ -288,7 +304,11 @@ def main(words: Sequence[str] | None = None) -> None:
                 if asked.what == "power":
                     _print_power(rows, seeds, size, asked.repeats)
                     continue
-                for scenario in SCENARIOS:
+                for scenario in SCENARIOS if asked.what == "tables" else ():
+                    rates = of_two_tables(scenario, rows, seeds, size, asked.repeats)
+                    told = "  ".join(f"{rate:4.1f}" for rate in rates)
+                    print(f"{rows:2} rows {seeds:2} seeds N {size:4} {scenario.name:38} {told}", flush=True)
+                for scenario in SCENARIOS if asked.what == "size" else ():
                     for name in asked.tests:
                         test, every = candidates()[name]
                         found = errors(test, scenario, rows, seeds, size, asked.repeats, every)
