@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness.answers import configured
+from harness.answers import configured, parts_of
 from harness.contracts import Hyperparameter, Task
 from harness.files import JSON
 from harness.procedures.base import Procedure, own_settings, procedure
@@ -34,6 +34,7 @@ class Measured(Procedure):
 
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
         source = cells.asked.teachers_named.of(task) if choice.student else cells.model(choice.row.checkpoint)
+        cells.asked.contents.note(parts_of(source))  # as nothing else does of a teacher whose weights are not read
         what = {"task": task.name, "student": choice.name, "configuration": shape(source)}
         run = self.run(cells, **what, metric=cells.asked.metric(task), settings=choice.settings)
         if cells.add(choice, task, run, choice.refused):

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from harness import code_versions
+from harness.contracts import ModelRow, Profile, Study
 from harness.planning import filed, remembered
 from harness.planning import plan as planning
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 from harness.planning.together import recorded
-from harness.registry import OBJECTIVES, load_file
+from harness.registry import OBJECTIVES, load_file, study
 from harness.search.proposals import propose
 from tests import launching
 from tests.results import done
@@ -99,6 +100,27 @@ def test_what_it_rests_on_is_looked_at(change: str, resolved: Callable[..., Plan
     CHANGES[change]()
     resolved()
     assert len(made) == 2
+
+
+@pytest.mark.parametrize("name", ["teacher", "checkpoint"])
+def test_shapes_that_are_measured_are_looked_at(
+    name: str, tmp_path: Path, checkpoint: Path, made: list[str], as_before: None
+) -> None:
+    for folder in ("teacher", "checkpoint"):
+        shutil.copytree(checkpoint, tmp_path / folder)
+    rows = (ModelRow("mine", "Mine", checkpoint=str(tmp_path / "checkpoint")), ModelRow("cbow", "CBOW", student="cbow"))
+    profiles = {"quick": Profile(str(tmp_path / "teacher"), ("sst2",), ("random",), 1, 1)}
+    study(Study("shapes", "Shapes", "How large?", "speed", rows, ("cbow",), profiles))
+
+    def sizes() -> set[int]:
+        (cell,) = planning.resolve(Request("shapes", objectives=["cbow"]), cache=tmp_path / "cache").cells
+        return {shape["vocab_size"] for shape in (cell.run.configuration, cell.run.reference)}
+
+    before = sizes()
+    assert len(before) == 1 and sizes() == before and len(made) == 1
+    told = json.loads((tmp_path / name / "config.json").read_text())
+    (tmp_path / name / "config.json").write_text(json.dumps({**told, "vocab_size": 999}))
+    assert sizes() == before | {999} and len(made) == 2
 
 
 @pytest.mark.parametrize(("file", "asked"), [
