@@ -7,7 +7,7 @@ from transformers import PreTrainedModel
 
 from harness.errors import UserError
 from harness.modeling import initialisation
-from harness.modeling.initialisation import copy_layers
+from harness.modeling.initialisation import copy_layers, randomise
 from tests.small_models import FAMILIES, small_model
 
 
@@ -63,3 +63,19 @@ def test_weights_that_only_one_side_has() -> None:
         copy_layers(plain, odd, (1, 2, 3, 4))
     with pytest.raises(UserError, match="the student's encoder.layer.1.gate cannot be initialised"):
         copy_layers(odd, plain, (1, 2, 3, 4))
+
+
+def test_weights_that_are_drawn_anew_are_as_bert_starts() -> None:
+    model, deviation = small_model("bert"), 0.5
+    model.config.initializer_range = deviation
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.fill_(7.0)
+    torch.manual_seed(0)
+    randomise(model)
+    for name, weight in model.named_parameters():
+        if weight.dim() == 1:
+            assert (weight == float("LayerNorm.weight" in name)).all(), name
+        else:
+            assert weight.std().item() == pytest.approx(deviation, rel=0.25), name
+            assert abs(weight.mean().item()) < deviation / 2, name

@@ -233,6 +233,17 @@ def test_the_fast_kernel_runs_unless_scores_are_asked(monkeypatch: pytest.Monkey
     assert counts == {"none": 4, "values": 4, "one": 3, "exact": 0}
 
 
+def test_scores_of_a_model_that_names_no_scale_have_the_usual_one() -> None:
+    named, unnamed = small_model("bert"), small_model("bert")
+    for part in unnamed.modules():
+        if hasattr(part, "scaling"):
+            part.scaling = None
+    with torch.no_grad():
+        ours, theirs = (emit(model, small_batch("bert"), EVERYTHING) for model in (unnamed, named))
+    assert all(torch.equal(ours.attention_scores[layer], theirs.attention_scores[layer]) for layer in LAYERS)
+    assert torch.equal(ours.logits, theirs.logits)
+
+
 def test_preparing_twice_changes_nothing() -> None:
     model = small_model("electra")
     prepare(model)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from harness.contracts import IGNORED, Batch, Want
+from harness.contracts import IGNORED, Batch, Outputs, Want
 from harness.data.store import Store
 from harness.runs import CorpusDistillationRun, TeacherName
 from harness.teaching import masked
@@ -166,6 +166,27 @@ def test_packed_pieces_have_targets_of_their_own(tmp_path: Path, monkeypatch: py
         teacher = MaskedTeacher(run, workspace, SimpleNamespace(index=torch.arange(3)), CPU)
         teacher(Pieces([1], 4).batch(torch.tensor([0])), Want(mlm_logits=True))
     assert folders[0] == folders[1] != folders[2]
+
+
+def test_what_is_not_stored_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Want] = []
+
+    def compute(self: MaskedTeacher, batch: Batch, want: Want) -> Outputs:
+        asked.append(want)
+        return Outputs(mlm_logits=torch.ones(1, 4) if want.mlm_logits else None, hidden_states={1: torch.ones(1, 2, 3)})
+
+    stored = SimpleNamespace(logits=lambda ids: torch.zeros(1, 4))
+    monkeypatch.setattr(MaskedTeacher, "_compute", compute)
+    monkeypatch.setattr(MaskedTeacher, "_targets", lambda *_: stored)
+    workspace, batch = workspace_of(tmp_path, teacher=TeacherName("embedded")), Pieces([1], 4).batch(torch.tensor([0]))
+    states = Want(hidden_states=frozenset({1}))
+    both = states | Want(mlm_logits=True)
+    for number, said, computed in ((0, 1.0, both), (2, 0.0, states)):
+        run = a_run(CorpusDistillationRun, settings={"stored_top_k": number})
+        teacher = MaskedTeacher(run, workspace, SimpleNamespace(), CPU)
+        assert (teacher(batch, both).mlm_logits == said).all() and teacher(batch, states).mlm_logits is None
+        assert asked == [computed, states]
+        asked.clear()
 
 
 def test_a_certain_teacher_leaves_nothing_to_spread(tmp_path: Path) -> None:
