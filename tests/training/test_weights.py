@@ -65,6 +65,34 @@ def test_what_another_machine_writes_stays_until_nobody_has_touched_it_for_a_day
         assert not left.exists()
 
 
+def test_what_another_users_process_writes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(process: int, signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", kill)
+    left = tmp_path / f".weights.{os.getppid()}.tmp"
+    left.mkdir()
+    with whole_folder(tmp_path / "weights"):
+        pass
+    assert left.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "said"),
+    [
+        (ValueError("a weight is missing"), ValueError, "^a weight is missing$"),
+        (OSError(28, "No space left on device"), UserError, "the disk is full: .*weights could not be written"),
+        (ValueError("I/O error: full (os error 28)"), UserError, "the disk is full: .*weights could not be written"),
+    ],
+)
+def test_of_what_fails_only_what_the_system_says_is_of_the_disk(
+    error: Exception, told: type[Exception], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(told, match=said) as caught, whole_folder(tmp_path / "weights"):
+        raise error
+    assert (caught.value is error) == (told is ValueError) and not any(tmp_path.iterdir())
+
+
 @pytest.mark.skipif(not Path("/proc/self/ns/pid").is_symlink(), reason="no namespaces here")
 def test_two_containers_of_one_name_that_number_processes_apart_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = files._machine.__wrapped__()
