@@ -139,6 +139,14 @@ def test_a_flag_adds_them_to_another_study() -> None:
     assert generation.settings["learning_rate"] == 2e-3, "what its search tries first, not the default"
 
 
+def test_an_ensemble_has_no_random_weights() -> None:
+    rows, asked = ["random_teacher", "control_random", "control_shuffled"], {"teacher": "embedded+embedded"}
+    cells = resolve(Request("controls", objectives=rows, tasks=["entailment"], inits=["random"], **asked)).cells
+    refused = {cell.row: cell.refused for cell in cells}
+    said = "an ensemble has no random weights of its own: name one teacher"
+    assert [refused[row] for row in rows] == [said, said, ""]
+
+
 def test_one_of_an_ensembles_students_reads_pairs_as_itself(tmp_path: Path) -> None:
     words = ("--teacher", "embedded+embedded", "--students", "bilstm", "--objectives", "control_born_again")
     asked = (*words, "--study", "controls", "--tasks", "entailment", "--inits", "random", "--seeds", "1", "--set")

@@ -75,6 +75,9 @@ def test_a_mistaken_procedure_is_refused() -> None:
         ("stages", [replace(STAGE, parts=2, part=2)], "whose part must be a whole number from 0 to 1, not 2"),
         ("stages", [replace(STAGE, layers=None)], "whose layers must be a LayerMap, not None"),
         ("stages", [replace(STAGE, layers=LayerMap(((3, 2),)))], r"pair \(3, 2\), of a student of 2 layers and a"),
+        ("stages", [replace(STAGE, layers=LayerMap(((-1, 2),)))], r"layers pair \(-1, 2\)"),
+        ("stages", [replace(STAGE, layers=LayerMap(((1, 5),)))], r"pair \(1, 5\), .* a teacher of 4"),
+        ("stages", [replace(STAGE, layers=LayerMap(((1, -1),)))], r"layers pair \(1, -1\)"),
         ("stages", [replace(STAGE, frozen=(3,))], "whose frozen names layer 3 of a student of 2"),
         ("stages", [replace(STAGE, objective="hid_seq")], "trains by hid_seq, which objectives must name"),
         ("stages", [replace(STAGE, selects=False)], "as the last, which must choose an epoch"),
@@ -92,6 +95,13 @@ def test_a_procedure_that_plans_what_cannot_be_trained(
     setattr(mine, method, answered)
     with pytest.raises(UserError, match=f"procedure 'plans_amiss' in .*: .*{said}"):
         stages_of(PROCEDURES.get("plans_amiss"), "vanilla_kd", LAYERS, STUDENT, TEACHER)
+
+
+def test_embeddings_are_layer_0_of_a_stage(as_before: None) -> None:
+    stage = replace(STAGE, layers=LayerMap(((0, 0), (2, 4))), frozen=(0, 2))
+    mine = type("Mine", (type(PROCEDURES.get("one_stage")),), {"stages": lambda *_: [stage]})
+    procedure("from_embeddings")(mine)
+    assert stages_of(PROCEDURES.get("from_embeddings"), "vanilla_kd", LAYERS, STUDENT, TEACHER) == (stage,)
 
 
 def test_a_procedure_that_plans_otherwise_each_time(as_before: None) -> None:
