@@ -12,6 +12,7 @@ from harness.errors import UserError
 from harness.planning.naming import flags_named, names_of
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan, trials_of
+from harness.planning.recipe import budget
 from harness.planning.request import Request
 from harness.search.progress import progress
 
@@ -32,6 +33,11 @@ def test_listed_values_are_each_tried_beside_what_the_study_searches() -> None:
     plan = resolve(asked("weight_decay=0,0.1,0.2"))
     assert space(plan) == {"learning_rate": [2e-3, 1e-3], "weight_decay": [0.0, 0.1, 0.2]}
     assert {trials_of(cell) for cell in plan.cells} == {6}
+
+
+def test_words_and_numbers_are_told_as_they_are() -> None:
+    told = budget(resolve(asked("optimiser=adamw,adadelta", "batch_size=1000000,2000000")))
+    assert "(learning_rate 0.002 or 0.001, optimiser adamw or adadelta, batch_size 1000000 or 2000000)" in told
 
 
 def test_they_take_the_place_of_what_the_study_searches() -> None:

@@ -93,8 +93,9 @@ def test_of_teachers_of_which_some_answer_as_they_are_the_others_fine_tuning_is_
 def test_each_seed_has_an_ensemble_of_its_own(folders: tuple[str, str]) -> None:
     plan = planned("teacher.seeds=2", teacher="+".join(folders), seeds=2, objectives=["vanilla_kd"], inits=["random"])
     assert len(firsts(plan, "teacher")) == 4 and len(firsts(plan, "joined_teachers")) == 2
-    with pytest.raises(UserError, match="'teacher.seeds' has no effect"):
-        planned("teacher.seeds=2", teacher="embedded+embedded", seeds=2)
+    for setting in ("teacher.seeds", "teacher.epochs"):
+        with pytest.raises(UserError, match=f"'{setting}' has no effect"):
+            planned(f"{setting}=2", teacher="embedded+embedded", seeds=2)
 
 
 def test_the_mean_is_of_probabilities_and_of_scores() -> None:

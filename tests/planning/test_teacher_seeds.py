@@ -79,7 +79,7 @@ def test_what_is_trained_and_what_the_teachers_row_shows(tmp_path: Path) -> None
     [
         (("teacher.seeds=2",), {}, "must be 1, one teacher for all, or 3, one for each seed of a cell, not 2"),
         (("teacher.seeds=0",), {}, "teacher.seeds must be at least 1"),
-        (("teacher.seeds=3",), {"study": "multi_task", "objectives": None, "inits": None, "tasks": None},
+        (("teacher.seeds=2",), {"study": "multi_task", "objectives": None, "inits": None, "tasks": None, "seeds": 2},
          "a teacher of several is trained once"),
         (("teacher.seeds=3",), {"study": "untuned_representations", "objectives": None, "inits": None, "tasks": None},
          "'teacher.seeds' has no effect"),
