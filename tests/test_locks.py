@@ -15,6 +15,7 @@ from harness.errors import UserError
 from harness.executors.choosing import executor
 from harness.folders import LOCK, MARKER
 from harness.ledger import Held, Ledger
+from harness.locks import lock_of_machine, locks_files
 
 ELSEWHERE = "30041\nnode17\n5586739810061573170578826490934857879488980379167516652230\n"  # as filelock writes it
 
@@ -55,6 +56,36 @@ def test_a_lock_that_came_with_a_copy_holds_nothing(lockless: Path) -> None:
     ledger = Ledger(lockless, create=True)
     (lockless / LOCK).touch()
     with ledger.lock():
+        pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_told_from_one_that_fails(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(file: int, how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    assert locks_files(tmp_path / "a")
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert not locks_files(tmp_path / "a")
+    number = errno.EIO
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        locks_files(tmp_path / "a")
+
+
+def test_a_lock_of_this_machine_is_one_from_wherever_its_place_is_named(
+    lockless: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lockless)
+    assert lock_of_machine(Path("a")).lock_file == lock_of_machine(lockless / "a").lock_file
+    assert lock_of_machine(Path("a")).lock_file != lock_of_machine(Path("b")).lock_file
+
+
+def test_a_marker_that_says_nothing_holds_a_folder_all_the_same(lockless: Path) -> None:
+    ledger = Ledger(lockless, create=True)
+    (lockless / MARKER).touch()  # of who has just taken the folder, or of a full disk
+    with pytest.raises(Held, match="process unknown on machine unknown: .* delete this file"), ledger.lock():
         pass
 
 
