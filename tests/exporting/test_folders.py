@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -93,9 +94,10 @@ def test_a_transformer_is_of_transformers_own_kind(family: str, tmp_path: Path) 
     assert type(model).__name__.lower() == f"{family}forsequenceclassification"
     assert model.config.id2label == {0: "x", 1: "y", 2: "z"} and model.config.label2id["z"] == 2
     assert model.config.problem_type == "single_label_classification"
-    read = AutoTokenizer.from_pretrained(folder)(list(TEXTS[:3]), padding=True, truncation=True, return_tensors="pt")
+    texts = [*TEXTS[:3], "word1 " * 20]  # the last one is cut
+    read = AutoTokenizer.from_pretrained(folder)(texts, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
-        torch.testing.assert_close(model(**read).logits, before.logits(TEXTS[:3]), rtol=0, atol=1e-6)
+        torch.testing.assert_close(model(**read).logits, before.logits(texts), rtol=0, atol=1e-6)
     assert not [path for path in folder.iterdir() if str(tmp_path).encode() in path.read_bytes()], "a private path"
 
 
@@ -193,6 +195,24 @@ def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
         assert word in card.text
     assert 'pipeline("text-classification", model="somebody/student")' in card.text
     ModelCard(str(card))  # what is pushed is parsed again
+
+
+@pytest.mark.parametrize("task", [SINGLE, PAIR, SCORES], ids=lambda task: task.name)
+def test_what_a_card_says_of_its_student_holds(task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, folder = transformer("bert", task), tmp_path / "student"
+    write(before, folder, replace(ABOUT, name=str(folder)))
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    weights = sum(part.numel() for part in before.model.parameters())
+    assert f"| Size | {weights:,} parameters, {(folder / 'model.safetensors').stat().st_size / 1e6:.1f} MB |" in card
+    assert "| accuracy | 90.0 |\n| f1 | 80.0 |" in card and "cut to 16 tokens" in card
+    assert ("reads a pair of sentences" in card) == task.pair
+    assert f"and answers {'one of ' + ', '.join(task.labels) if task.labels else 'a score'}." in card
+    exec(re.findall("```python\n(.*?)```", card, re.DOTALL)[0], {})
+    found = ast.literal_eval(capsys.readouterr().out)
+    (ours,) = before.predict([("A text.", "Another.") if task.pair else "A text."])
+    theirs = found[0] if isinstance(found, list) else found
+    score = ours["probabilities"][ours["label"]] if task.labels else ours["score"]
+    assert theirs == {"label": ours.get("label", "score"), "score": pytest.approx(score, abs=1e-6)}
 
 
 @pytest.mark.parametrize("starts", ["its layers start from minilm", ""])

@@ -70,6 +70,8 @@ def test_names_of_classes_and_scores_are_kept_and_logits_are_the_students(
             assert model.config.problem_type == "single_label_classification"
         else:
             assert (model.config.num_labels, model.config.problem_type) == (1, "regression")
+            told = [record["specification"] for record in records(tmp_path / "out", "student").values()]
+            assert [model.config.finetuning_data] == [one["data"] for one in told if one["task"] == name]
         read = AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, truncation=True, return_tensors="pt")
         student = load(folder)
         with torch.inference_mode():

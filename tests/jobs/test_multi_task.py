@@ -17,6 +17,8 @@ from harness.contracts import Want
 from harness.data import loading
 from harness.data.tasks import get_task
 from harness.errors import UserError
+from harness.evaluation.metrics import predictions_of
+from harness.exporting.opened import of_run
 from harness.jobs.examples import examples_of, reader_of
 from harness.jobs.scoring import evaluate
 from harness.jobs.starting import start
@@ -91,6 +93,7 @@ def test_a_teacher_is_refined_on_all_tasks(teacher: Found, workspace: Workspace,
     for task in TASKS:
         model = load_joint_teacher(teacher_source(workspace.teacher), get_task(task), folder)
         assert np.array_equal(predicted(Encoder(model), task, workspace, teaching), teacher[1][f"{task}/predictions"])
+        assert np.array_equal(exported(teaching, task, workspace, TEACHER), teacher[1][f"{task}/predictions"])
 
 
 def predicted(model: nn.Module, task: str, workspace: Workspace, of: JointRun) -> np.ndarray:
@@ -98,6 +101,14 @@ def predicted(model: nn.Module, task: str, workspace: Workspace, of: JointRun) -
     examples = examples_of(part, workspace, reader)
     made = evaluate(model.to(machine.device()), get_task(task), part, Work(workspace, print), examples, reader)
     return made[1]["predictions"]
+
+
+def exported(of: JointRun, task: str, workspace: Workspace, name: str) -> np.ndarray:
+    """What a run's model says of the texts of dev, as it is taken out of the results."""
+    opened = of_run(of, get_task(task), replace(workspace, run=workspace.runs / name))
+    dev = loading.load(get_task(task), workspace.source).dev[0]
+    texts = dev.text_a if dev.text_b is None else list(zip(dev.text_a, dev.text_b, strict=True))
+    return predictions_of(get_task(task), opened.logits(texts).numpy())
 
 
 def test_a_student_is_distilled_on_all_tasks(teacher: Found, workspace: Workspace, learning: JointStudentRun) -> None:
@@ -112,6 +123,7 @@ def test_a_student_is_distilled_on_all_tasks(teacher: Found, workspace: Workspac
         student = fresh(learning.part(task), workspace)
         load_joint(student, task, folder)
         assert np.array_equal(predicted(student, task, workspace, learning), predictions[f"{task}/predictions"])
+        assert np.array_equal(exported(learning, task, workspace, STUDENT), predictions[f"{task}/predictions"])
 
 
 def fresh(part: StudentRun, workspace: Workspace) -> Any:
