@@ -41,6 +41,8 @@ from harness.training.workspace import Workspace, teacher_source, teacher_tokeni
 
 TOLD = "harness_student.json"  # beside the weights: what they answer, and how they read
 FORMAT = 1
+PARTS = {"format": int, "student": str, "task": dict, "pair_encoding": str, "max_length": int, "files": dict}  # of that
+LATER = {"columns": list, "table": dict, "answers": list}  # which earlier versions did not write
 BATCH = 64  # texts that a model reads at once
 Text = str | Sequence[str]  # of a task on pairs both sentences
 Prediction = dict[str, Any]  # {"label": ..., "probabilities": {label: ...}} or {"score": ...}
@@ -202,12 +204,11 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
         model = model_in(folder, told["student"])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, pickle.UnpicklingError) as error:
         raise UserError(f"the exported student in {folder} cannot be loaded: {error}") from error
-    joint = told["task"]["pair"] and told["pair_encoding"] == "joint"
+    task = _task(told["task"], folder)
+    joint = task.pair and told["pair_encoding"] == "joint"
     if "inputs" not in told and told["student"] and joint and _tells_sentences_apart(model):
         why = "does not say which sentence of a pair a token is of"
         raise UserError(f"{folder} was written by a version of harness export that {why}; export the student again")
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told["task"].items()}
-    task = Task(metric="", metrics=(), **fields)
     columns, table = tuple(told.get("columns", ())), told.get("table", {})  # which earlier versions did not write
     opened = Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"], columns, table)
     if (then := told.get("answers")) and not _close(then, opened.answers()):  # earlier versions did not write them
@@ -234,13 +235,30 @@ def _told(folder: Path) -> JSON:
     except OSError as error:
         raise cannot_read(folder / TOLD, error) from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{folder / TOLD} is damaged; export the student again") from error
-    parts = {"format", "student", "task", "pair_encoding", "max_length", "files"}
-    if not isinstance(told, dict) or not parts <= told.keys():
-        raise UserError(f"{folder / TOLD} is damaged; export the student again")
+        raise _damaged(folder) from error
+    if not isinstance(told, dict) or not PARTS.keys() <= told.keys():
+        raise _damaged(folder)
     if told["format"] != FORMAT:
         raise UserError(f"{folder} was written by another version of harness export; export the student again")
+    if not all(isinstance(told.get(name, kind()), kind) for name, kind in (PARTS | LATER).items()):
+        raise _damaged(folder)
     return told
+
+
+def _damaged(folder: Path) -> UserError:
+    return UserError(f"{folder / TOLD} is damaged; export the student again")
+
+
+def _task(told: JSON, folder: Path) -> Task:
+    """Raises UserError for what describes no task."""
+    fields: dict[str, Any] = {name: tuple(part) if isinstance(part, list) else part for name, part in told.items()}
+    try:
+        task = Task(metric="", metrics=(), **fields)
+    except TypeError as error:
+        raise _damaged(folder) from error
+    if not all(isinstance(part, tuple) for part in (task.labels, task.bins)) or type(task.pair) is not bool:
+        raise _damaged(folder)
+    return task
 
 
 def model_in(folder: Path, student: str) -> PreTrainedModel:

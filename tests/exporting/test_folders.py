@@ -286,6 +286,12 @@ def test_what_is_no_list_of_texts_is_refused(task: Task, texts: Any, words: str)
         (lambda folder: (folder / TOLD).write_text("{"), "is damaged"),
         (lambda folder: (folder / TOLD).write_text('{"format": 1}'), "is damaged"),
         (lambda folder: told(folder, format=2), "another version"),
+        (lambda folder: told(folder, task="single"), f"{TOLD} is damaged"),
+        (lambda folder: told(folder, task={}), f"{TOLD} is damaged"),
+        (lambda folder: told(folder, task={"name": "a", "label": "A", "labels": None}), f"{TOLD} is damaged"),
+        (lambda folder: told(folder, files=[]), f"{TOLD} is damaged"),
+        (lambda folder: told(folder, max_length="16"), f"{TOLD} is damaged"),
+        (lambda folder: told(folder, answers="none"), f"{TOLD} is damaged"),
         (lambda folder: told(folder, student="nobody"), "is 'nobody', from a plugin that is not loaded"),
     ],
 )
