@@ -30,7 +30,7 @@ def test_rates_are_of_the_first_texts_and_medians_over_rounds(monkeypatch: pytes
         from_ids, from_text, tokenizer = turns
         for name in turns:
             turns[name]()
-        return {from_ids: [1.0, 2.0, 4.0], from_text: [2.0, 2.0, 8.0], tokenizer: [1.0, 2.0, 12.0]}
+        return {from_ids: [1.0, 2.0, 4.0], from_text: [2.0, 2.0, 8.0], tokenizer: [3.0, 6.0, 4.0]}
 
     monkeypatch.setattr(Opened, "of_batch", answer)
     monkeypatch.setattr(timed.speed, "compare", compare)
@@ -41,8 +41,8 @@ def test_rates_are_of_the_first_texts_and_medians_over_rounds(monkeypatch: pytes
     assert found == {
         "sentences_per_second_from_ids": (1.5, statistics.stdev([3, 1.5, 0.75])),
         "sentences_per_second_from_text": (1.5, statistics.stdev([1.5, 1.5, 0.375])),
-        "sentences_tokenized_per_second": (1.5, statistics.stdev([3, 1.5, 0.25])),
-        "tokenizer_share": (50.0, statistics.stdev([50, 50, 75])),
+        "sentences_tokenized_per_second": (0.75, statistics.stdev([1, 0.5, 0.75])),
+        "tokenizer_share": (75.0, statistics.stdev([75, 75, 50])),
     }
     assert asked == [3, 3], "from ids and from text, the first of each, and nothing for the tokenizer alone"
     assert torch.get_num_threads() == threads
