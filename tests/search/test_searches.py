@@ -18,6 +18,7 @@ from harness.ledger import Ledger
 from harness.planning.plan import resolve
 from harness.planning.planned import Cell, Plan, runs_of
 from harness.planning.request import Request
+from harness.planning.space import chooses
 from harness.reports.tables.table import _entry as entry_of
 from harness.runs import Run
 from harness.search.frame import cells as results_of
@@ -184,6 +185,23 @@ def test_cells_are_the_same_and_their_runs_are_more() -> None:
     assert Cell.from_json(json.loads(json.dumps(each.cells[0].to_json()))).searched_by_seed
     assert "searched_by_seed" not in one.cells[0].to_json(), "a plan of earlier versions stays as it was"
     assert planned("searches=one").cells == one.cells
+
+
+@pytest.mark.parametrize(
+    ("space", "trials", "sampler", "found"),
+    [
+        ({}, 3, "", False),
+        ({"epochs": [2]}, 3, "", False),
+        (GRID, 1, "", False),
+        (GRID, 2, "", True),
+        (GRID, 1, "random", True),
+        (RANGE, 1, "", True),
+    ],
+)
+def test_a_search_chooses_where_it_may_find_another_setting(
+    space: dict[str, Any], trials: int, sampler: str, found: bool
+) -> None:
+    assert chooses(space, trials, sampler) is found
 
 
 def test_rows_are_compared_seed_by_seed_where_these_try_the_same() -> None:
