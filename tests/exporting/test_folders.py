@@ -28,7 +28,7 @@ from harness.registry import STUDENTS
 from harness.students.transformer import Transformer
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.student_cases import PAIR, SCORES, SINGLE, Case, cases, named, possible
-from tests.exporting.builders import ABOUT, TEXTS, examples, opened, reader
+from tests.exporting.builders import ABOUT, PAIRS, TEXTS, examples, opened, reader
 from tests.small_models import FAMILIES, small_config
 
 ALL = [case for name in STUDENTS.names() for case in cases(name) if possible(case) and not case.task.corpus]
@@ -99,6 +99,18 @@ def test_a_transformer_is_of_transformers_own_kind(family: str, tmp_path: Path) 
     with torch.inference_mode():
         torch.testing.assert_close(model(**read).logits, before.logits(texts), rtol=0, atol=1e-6)
     assert not [path for path in folder.iterdir() if str(tmp_path).encode() in path.read_bytes()], "a private path"
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_segments_are_read_by_a_kind_that_has_some_alone(family: str, tmp_path: Path) -> None:
+    before, folder = transformer(family, PAIR), tmp_path / "student"
+    before.tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    write(before, folder, ABOUT)
+    read = AutoTokenizer.from_pretrained(folder)([list(pair) for pair in PAIRS], padding=True, return_tensors="pt")
+    assert ("token_type_ids" in read) == (family == "bert")
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        torch.testing.assert_close(model(**read).logits, before.logits(PAIRS), rtol=0, atol=1e-6)
 
 
 def test_it_is_opened_where_there_is_no_harness(tmp_path: Path) -> None:
@@ -311,7 +323,7 @@ def test_a_folder_whose_students_code_is_another_is_not_opened(tmp_path: Path, m
     forward = type(before.model).forward
 
     def edited(self: Any, batch: Batch, want: Want) -> Outputs:
-        return Outputs(logits=-forward(self, batch, want).logits)
+        return Outputs(logits=forward(self, batch, want).logits + 0.1)
 
     monkeypatch.setattr(type(before.model), "forward", edited)
     with pytest.raises(UserError, match="answers differently from when it was exported: the code of cbow has changed"):
