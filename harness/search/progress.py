@@ -169,9 +169,9 @@ def _searched(cell: Cell, defaults: Hyperparameters, lookup: Lookup, first: int,
         run = run_of(hyperparameters, seed)
         return (run, record) if (record := lookup(run)) else None
 
+    before: list[tuple[Hyperparameters, float | None]] = []
     for number in range(trials_of(cell)):
         if number == len(known.trials):
-            before = [(t.hyperparameters, t.score) for t in found.trials]
             hyperparameters = propose(cell.search, cell.space, cell.trials, number, before, cell.sampler, first)
             known.trials.append((hyperparameters, run_of(hyperparameters, first)))
         hyperparameters, run = known.trials[number]
@@ -181,7 +181,8 @@ def _searched(cell: Cell, defaults: Hyperparameters, lookup: Lookup, first: int,
             found.look_beyond = functools.cache(beyond)
             return found
         found.trials.append(trial)
-        known.learn(number, [trial.score, curve(trial.record)] if compared(hyperparameters) else trial.score)
+        before.append((hyperparameters, score := trial.score))
+        known.learn(number, [score, curve(trial.record)] if compared(hyperparameters) else score)
     found.best = best_of(found.trials)
     if found.best is not None and not cell.searched_by_seed:
         found.seeds = [found.best]
