@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
 
 def beside(plan: Plan, table: reports.Table, its: Plan, other: reports.Table) -> reports.Table:
     """The table with that of another plan beside it. Raises UserError where they have nothing in common."""
-    made = reports.with_other(table, other, named(plan, its), tasks_of(plan), score_of)
+    made = reports.with_other(table, other, _named(plan, its), tasks_of(plan), score_of)
     ours, theirs = (_data_of(one) for one in (plan, its))
     unlike = [task for task in ours if task in theirs and not ours[task] & theirs[task]]
     if not unlike or made.beside is None:
@@ -166,14 +167,21 @@ def _data_of(plan: Plan) -> dict[str, set[str]]:
     return found
 
 
-def named(*plans: Plan) -> tuple[str, str]:
-    """By which flags two tables are asked for; their study and profile where these are two."""
-    places = [f"--study {plan.study} --profile {plan.profile}" for plan in plans]
-    one = len({*places}) == 1
-    this, other = (plan.flags or "none of these flags" * one for plan in plans)
-    if one:
-        return this, "the same flags, in another folder" if this == other else other
-    return f"{places[0]} {this}".strip(), f"{places[1]} {other}".strip()
+def _named(*plans: Plan) -> tuple[str, str, str]:
+    """What two tables are asked for by: what is this one's alone, the other's alone, and that of both."""
+    ours, theirs = ([f"--study {plan.study}", f"--profile {plan.profile}", *_flags(plan)] for plan in plans)
+    both = [word for word in ours if word in theirs]
+    this, other = (" ".join(word for word in own if word not in both) for own in (ours, theirs))
+    if not this + other:
+        this, other = "these results", "results of the same flags in another folder"
+    return this or "as the profile has it", other or "as the profile has it", " ".join(both)
+
+
+def _flags(plan: Plan) -> Iterator[str]:
+    """Each flag with its values, and each setting by itself."""
+    for part in f" {plan.flags}".split(" --")[1:]:
+        flag, *words = shlex.split(part)
+        yield from words if flag == "set" else [shlex.join((f"--{flag}", *words))]
 
 
 def _of_data(plan: Plan) -> list[str]:

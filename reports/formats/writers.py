@@ -237,7 +237,7 @@ def json(table: Table) -> str:
             "notes": _notes(others[-1]),
         }
     if table.beside:
-        told: dict[str, Any] = {"this": table.beside.own, "other": table.beside.other}
+        told: dict[str, Any] = {"this": table.beside.own, "other": table.beside.other, "both": table.beside.both}
         told |= {"against": table.beside.reference, "notes": _notes(*two_tables.grids(table.beside))}
         told["entries"] = beside_records(table.beside)
         content["beside"] = told

@@ -286,7 +286,7 @@ class BesideLine:
 
 @dataclass(frozen=True)
 class Beside:
-    """Another table beside this one. own, other: what they are asked for by. columns: those that both have.
+    """Another table beside this one. own, other, both: what they are asked for by. columns: those that both have.
 
     blocks: heading -> its lines, as in this table, the teachers first. gains: so of those that have a reference row,
     the difference to it in either table; reference: its label. notes: sentences for below the first.
@@ -294,6 +294,7 @@ class Beside:
 
     own: str
     other: str
+    both: str
     columns: tuple[Column, ...]
     blocks: tuple[tuple[str, tuple[BesideLine, ...]], ...]
     notes: tuple[str, ...] = ()

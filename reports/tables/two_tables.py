@@ -40,12 +40,14 @@ SHARED = {  # what the seeds of a row may have in common, of both tables
 }
 
 
-def with_other(table: Table, other: Table, names: tuple[str, str], tasks: Mapping[str, Task], score: Score) -> Table:
+def with_other(
+    table: Table, other: Table, names: tuple[str, str, str], tasks: Mapping[str, Task], score: Score
+) -> Table:
     """The table with another beside it: each line that both have, and of each score their difference; and where this
     table has a reference row, the difference of each line's gain over it.
 
-    names: what this table and the other are asked for by. Raises UserError where they have no line or no score in
-    common.
+    names: what this table and the other are asked for by alone, and what both are. Raises UserError where they have no
+    line or no score in common.
     """
     shown = [j for j, column in enumerate(table.columns) if _of_both(column, table, other)]
     if not shown:
@@ -63,7 +65,7 @@ def with_other(table: Table, other: Table, names: tuple[str, str], tasks: Mappin
     if table.teacher and other.teacher:
         pairs = [*zip(table.teacher, aligned(other.teacher, other, table), strict=True)]
         made = [("", (BesideLine(TEACHER, "", "", tuple(pairs[j] for j in shown), (None,) * len(shown)),)), *made]
-    beside = Beside(*names, tuple(table.columns[j] for j in shown), tuple(made))
+    beside = Beside(*names, columns=tuple(table.columns[j] for j in shown), blocks=tuple(made))
     notes = (*_how(table, other, tested), *_untested(beside), *_alone(table, other), *_unlike(table, other))
     if references := _references(table, own):
         asked = {key: ([key, other_key(of)], [other_key(key), of]) for key, of in references.items()}
@@ -280,7 +282,7 @@ def _unlike(table: Table, other: Table) -> Iterator[str]:
 
 def grids(beside: Beside) -> list[Grid]:
     """Both numbers and their difference, one under the other; then so of the gains over the reference row."""
-    names = f"This: {beside.own}. The other: {beside.other}."
+    names = f"This: {beside.own}. The other: {beside.other}. Both: {beside.both}."
     header = ("",), *header_of(beside.columns)
     made = [Grid("Beside other results", names, header, _groups(beside.blocks, beside.columns), bare(beside.notes))]
     if beside.gains:

@@ -51,8 +51,8 @@ def test_rows_stand_beside_those_of_other_settings(trained: Path, call: Harness)
         assert float(own["p"]) == pytest.approx(one["p"], rel=0.01)
         assert float(own["low"]) < 100 * one["low"], "the interval of two comparisons is wider than that of one"
     said = done(call("report", *STUDY, FEW, "--out", trained, "--compare", folder(trained, MORE))).stdout
-    assert "This: --seeds 2 --trials 1 --set epochs=1 train_examples=32." in said
-    assert "The other: --seeds 2 --trials 1 --set epochs=1 train_examples=200." in said
+    assert "This: train_examples=32. The other: train_examples=200. Both: --study objectives_vs_init" in said
+    assert "--profile quick --seeds 2 --trials 1 epochs=1." in said
 
 
 def test_rows_stand_beside_those_of_another_folder_of_results(trained: Path, tmp_path: Path, call: Harness) -> None:
@@ -60,7 +60,8 @@ def test_rows_stand_beside_those_of_another_folder_of_results(trained: Path, tmp
     shutil.copytree(trained, copy)
     asked = ("report", *STUDY, FEW, "--out", trained, "--compare", copy)
     said = done(call(*asked)).stdout
-    assert "The other: the same flags, in another folder." in said and said.count("+0.0 [+0.0, +0.0]") == 2
+    assert "The other: results of the same flags in another folder. Both: --study" in said
+    assert said.count("+0.0 [+0.0, +0.0]") == 2
     (gone,) = {
         run
         for run, record in records(copy, "student").items()

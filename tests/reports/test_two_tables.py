@@ -19,7 +19,7 @@ from tests.reports.synthetic import ROWS, STUDY, TASKS, cell, score, table
 
 VANILLA, HID, ATT, VAL = ROWS
 AGAINST = replace(STUDY, relative_to="vanilla_kd")
-NAMES = ("--set epochs=3", "--teacher large")
+NAMES = ("epochs=3", "--teacher large", "--study toy")
 
 
 def beside(ours, theirs):
