@@ -240,7 +240,8 @@ def _how(table: Table, other: Table, tested: Mapping[int, Tested]) -> Iterator[s
     own = dict.fromkeys(what for _, what in drawn if what not in one)
     scope = f", each seed with its own {listed(own)}" if own else ""
     scope += f", for {listed(SHARED[what] for what in one)} alone" if one else ""
-    by_seed = [c.name for j, c in enumerate(table.columns) if j in tested and tested[j].noise.paired]
+    compared = (column for column in enumerate(table.columns) if _of_both(column[1], table, other))
+    by_seed = [column.name for j, column in compared if j in tested and tested[j].noise.paired]
     yield (
         f"Difference: this minus the other, in points, with {1 - LEVEL:.0%} intervals that hold together within a "
         f"column (Bonferroni), over seeds and dev examples{scope}; "
