@@ -136,7 +136,8 @@ def _pairs(lines: Lines, key: Key, shown: Sequence[int]) -> tuple[tuple[Entry, E
 def _references(table: Table, own: Sequence[Line]) -> dict[Key, Key]:
     """Line -> the reference row of this table in its place, or its only one; but for that row itself."""
     found = {line.place: key_of(line) for line in own if line.row.name == table.against}
-    only = next(iter(found.values())) if len(found) == 1 else None
+    places = {line.place for _, line in table.lines() if line.row.name == table.against}  # whatever the other has
+    only = next(iter(found.values()), None) if len(places) == 1 else None
     others = ((key_of(line), found.get(line.place, only)) for line in own if line.row.name != table.against)
     return {key: reference for key, reference in others if reference}
 

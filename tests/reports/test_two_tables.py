@@ -179,6 +179,13 @@ def test_gains_over_the_reference_are_compared_too():
     assert json.loads(render(made, "json"))["beside"]["against"] == "Vanilla KD"
 
 
+def test_a_row_whose_own_reference_is_in_one_table_alone_has_no_gain():
+    """Another initialisation's reference, which both have, is none of it."""
+    both = [cell(row, "sst2", (60, 64), init) for init in ("every", "random") for row in (VANILLA, ATT)]
+    ours, theirs = table(both, AGAINST), table([one for one in both if one.cell != "vanilla_kd-random-sst2"], AGAINST)
+    assert [line.init for line in gains(beside(ours, theirs)).values()] == ["every"]
+
+
 @pytest.mark.parametrize("same", [("reference",), ("row",), ("row", "reference")])
 def test_what_rests_on_the_same_runs_cancels_out_of_gains(same):
     """As labels alone do, whoever the teacher is: no other seed could set its two numbers apart."""
