@@ -25,7 +25,7 @@ from harness.commands.telling import say, tell
 from harness.errors import UserError, check_known
 from harness.folders import names
 from harness.ledger import Ledger
-from harness.planning import filed, together
+from harness.planning import filed, naming, together
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.runs import CountRun
@@ -116,7 +116,8 @@ def _other(options: Namespace, plan: Plan, ledger: Any) -> tuple[Plan, reports.T
         out, other = together.of_folder(folder)
         filed.load_study(out, other.study, options.plugin)
         its = Ledger(out)
-    if its.out.resolve() == ledger.out.resolve() and {c.id for c in other.cells} == {c.id for c in plan.cells}:
+    places = [(one.study, one.profile, naming.kind_of(one)) for one in (plan, other)]  # cells are of any budget
+    if isinstance(ledger, Ledger) and its.out.resolve() == ledger.out.resolve() and places[0] == places[1]:
         raise UserError(f"{folder} holds this very table, to which there is no difference")
     table = table_of(other, its)
     say_damage(its)

@@ -87,6 +87,22 @@ def test_it_is_said_where_a_task_has_other_data(tmp_path: Path, call: Harness) -
     assert "The data of reviews are not the same in both." in said
 
 
+def test_tables_of_two_budgets_are_two(trained: Path, tmp_path: Path, call: Harness) -> None:
+    """Though their cells are the same; those of a table and of what it is narrowed to are so, too, and it is one."""
+    out = shutil.copytree(trained, tmp_path / "copy")
+    two = folder(out, FEW).parent
+    done(call("run", *STUDY, FEW, "--seeds", "1", "--out", out))
+    asked = ("report", *STUDY, FEW, "--out", out)
+    said = done(call(*asked, "--seeds", "1", "--compare", two)).stdout
+    assert "This: --seeds 1 --trials 1 " in said and "The other: --seeds 2 --trials 1 " in said
+    refused(call(*asked, "--objectives", "vanilla_kd", "--compare", two), f"{two} holds this very table")
+
+
+def test_a_table_of_what_is_counted_has_no_scores_to_compare(trained: Path, call: Harness) -> None:
+    asked = ("report", "--study", "parameter_counts", "--out", trained, "--compare", folder(trained, FEW))
+    refused(call(*asked), "the two tables have no scores to compare")
+
+
 def test_a_folder_that_is_no_other_table_is_refused(trained: Path, tmp_path: Path, call: Harness) -> None:
     asked = ("report", *STUDY, FEW, "--out", trained, "--compare")
     own = folder(trained, FEW)
