@@ -150,7 +150,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
 
 def beside(plan: Plan, table: reports.Table, its: Plan, other: reports.Table) -> reports.Table:
     """The table with that of another plan beside it. Raises UserError where they have nothing in common."""
-    made = reports.with_other(table, other, _named(plan, its), tasks_of(plan), score_of)
+    made = reports.with_other(table, other, named(plan, its), tasks_of(plan), score_of)
     ours, theirs = (_data_of(one) for one in (plan, its))
     unlike = [task for task in ours if task in theirs and not ours[task] & theirs[task]]
     if not unlike or made.beside is None:
@@ -167,7 +167,7 @@ def _data_of(plan: Plan) -> dict[str, set[str]]:
     return found
 
 
-def _named(*plans: Plan) -> tuple[str, str, str]:
+def named(*plans: Plan) -> tuple[str, str, str]:
     """What two tables are asked for by: what is this one's alone, the other's alone, and that of both."""
     ours, theirs = ([f"--study {plan.study}", f"--profile {plan.profile}", *_flags(plan)] for plan in plans)
     both = [word for word in ours if word in theirs]
@@ -178,8 +178,14 @@ def _named(*plans: Plan) -> tuple[str, str, str]:
 
 
 def _flags(plan: Plan) -> Iterator[str]:
-    """Each flag with its values, and each setting by itself."""
-    for part in f" {plan.flags}".split(" --")[1:]:
+    """Each flag of a plan's kind with its values, and each setting by itself; by the name of its folder, where an
+    earlier version did not write them down.
+    """
+    kind = naming.kind_of(plan)
+    flags = plan.flags or naming.flags_named(kind)
+    if kind and not flags:
+        yield f"the flags that made {kind}"
+    for part in f" {flags}".split(" --")[1:]:
         flag, *words = shlex.split(part)
         yield from words if flag == "set" else [shlex.join((f"--{flag}", *words))]
 

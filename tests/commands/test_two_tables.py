@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import harness
+from harness.commands.recorded import named
 from tests.conftest import Harness
 from tests.results import done, records, refused
 
@@ -53,6 +55,16 @@ def test_rows_stand_beside_those_of_other_settings(trained: Path, call: Harness)
     said = done(call("report", *STUDY, FEW, "--out", trained, "--compare", folder(trained, MORE))).stdout
     assert "This: train_examples=32. The other: train_examples=200. Both: --study objectives_vs_init" in said
     assert "--profile quick --seeds 2 --trials 1 epochs=1." in said
+
+
+def test_flags_that_a_plan_does_not_hold_are_those_of_its_folder(trained: Path) -> None:
+    """As of plans of earlier versions."""
+    plan = harness.load_results(trained, seeds=2, trials=1, set={"epochs": 1, "train_examples": 32}).plan
+    older, cut = replace(plan, flags=""), replace(plan, flags="", variant="seeds=2--train_exam--8637ba")
+    assert named(older, plan)[:2] == ("these results", "results of the same flags in another folder")
+    assert named(cut, replace(plan, flags="", variant=""))[:2] == (
+        "the flags that made seeds=2--train_exam--8637ba", "as the profile has it",
+    )  # fmt: skip
 
 
 def test_rows_stand_beside_those_of_another_folder_of_results(trained: Path, tmp_path: Path, call: Harness) -> None:
