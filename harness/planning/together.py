@@ -49,7 +49,8 @@ def of_folder(folder: Path) -> tuple[Path, Plan]:
     Raises UserError where it is none.
     """
     plans = _plans_in(folder) if names(folder) else []
-    out = next((above for above in folder.absolute().parents if "ledger" in names(above)), None)
+    above = (*folder.absolute().parents, *folder.resolve().parents)  # what the folder is a link to
+    out = next((place for place in above if "ledger" in names(place)), None)
     if not plans or out is None:
         raise UserError(
             f"{folder} is no folder of a table, which has a plan.json and lies in a folder of results, as "

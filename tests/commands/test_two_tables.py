@@ -67,6 +67,12 @@ def test_flags_that_a_plan_does_not_hold_are_those_of_its_folder(trained: Path) 
     )  # fmt: skip
 
 
+def test_a_table_is_found_by_a_link_to_its_folder(trained: Path, tmp_path: Path, call: Harness) -> None:
+    (tmp_path / "few").symlink_to(folder(trained, FEW))
+    said = done(call("report", *STUDY, MORE, "--out", trained, "--compare", tmp_path / "few")).stdout
+    assert "The other: --seeds 2 --trials 1 --set epochs=1 train_examples=32." in said
+
+
 def test_rows_stand_beside_those_of_another_folder_of_results(trained: Path, tmp_path: Path, call: Harness) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(trained, copy)
