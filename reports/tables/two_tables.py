@@ -265,6 +265,15 @@ def _untested(beside: Beside) -> Iterator[str]:
         yield f"Without an interval: {listed(reasons)}"
 
 
+def _untested_gains(beside: Beside) -> Iterator[str]:
+    """Why averages of gains have no interval, where those of the rows have: see `statistics.estimation.sums`."""
+    averages = [j for j, column in enumerate(beside.columns) if column.average]
+    lines = [line for _, of_block in beside.gains for line in of_block]
+    found = ((line.entries[j], line.found[j]) for line in lines for j in averages)
+    if any(apart(*both) is not None and not few(*both) and tested is None for both, tested in found):
+        yield "Without an interval: averages over tasks, where rows are compared seed by seed"
+
+
 def _alone(table: Table, other: Table) -> Iterator[str]:
     labels = [dict.fromkeys(line.row.label for _, line in one.lines()) for one in (table, other)]
     for where, here, there in (("this table", *labels), ("the other", *labels[::-1])):
@@ -291,6 +300,7 @@ def grids(beside: Beside) -> list[Grid]:
         said = (
             f"Each row minus {beside.reference}, of either table; difference: the gain of this table minus that of the "
             "other, tested as the differences above, with intervals that hold together within a column",
+            *_untested_gains(beside),
         )
         groups = _groups(beside.gains, beside.columns)
         made.append(Grid(f"Gains over {beside.reference}, beside other results", names, header, groups, bare(said)))

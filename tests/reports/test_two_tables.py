@@ -179,6 +179,19 @@ def test_gains_over_the_reference_are_compared_too():
     assert json.loads(render(made, "json"))["beside"]["against"] == "Vanilla KD"
 
 
+@pytest.mark.parametrize("paired", [True, False])
+def test_it_is_said_why_averages_of_gains_have_no_interval(paired):
+    """What the seeds of rows that are compared by these do is kept of single tasks alone."""
+    cells = [
+        [cell(row, task, (k, k + 4)) for row, k in zip((VANILLA, ATT), scores, strict=True) for task in ("sst2", "rte")]
+        for scores in ((60, 70), (50, 65))
+    ]
+    made = beside(*(table(own, AGAINST, drawn_by_seed=("sst2", "rte") * paired) for own in cells))
+    assert [found is None for found in gains(made)["Att-KL"].found] == [False, False, paired]
+    told = "Without an interval: averages over tasks, where rows are compared seed by seed"
+    assert (told in render(made, "markdown")) == paired
+
+
 def test_a_row_whose_own_reference_is_in_one_table_alone_has_no_gain():
     """Another initialisation's reference, which both have, is none of it."""
     both = [cell(row, "sst2", (60, 64), init) for init in ("every", "random") for row in (VANILLA, ATT)]
