@@ -275,9 +275,9 @@ def _untested_gains(beside: Beside) -> Iterator[str]:
 
 
 def _alone(table: Table, other: Table) -> Iterator[str]:
-    labels = [dict.fromkeys(line.row.label for _, line in one.lines()) for one in (table, other)]
+    labels = [{line.row.name: line.row.label for _, line in one.lines()} for one in (table, other)]
     for where, here, there in (("this table", *labels), ("the other", *labels[::-1])):
-        if only := [label for label in here if label not in there]:
+        if only := [label for name, label in here.items() if name not in there]:
             yield f"Only in {where}: {listed(only)}"
 
 

@@ -117,6 +117,14 @@ def test_each_column_is_one_family_of_comparisons():
     assert {other_key(("transformer", "every", "hid_seq")), ("transformer", "every", "hid_seq")} <= {*noise.keys}
 
 
+def test_a_row_that_another_study_calls_otherwise_is_in_both():
+    study = replace(STUDY, rows=tuple(replace(row, label=f"{row.label} again") for row in ROWS))
+    ours = table([cell(VANILLA, "sst2", (60, 61))])
+    theirs = table([cell(study.rows[0], "sst2", (70, 71)), cell(study.rows[1], "sst2", (70, 71))], study)
+    assert beside(ours, theirs).beside.notes[-1] == "Only in the other: Hid-Seq again"
+    assert "Vanilla KD" not in " ".join(beside(ours, theirs).beside.notes)
+
+
 def test_an_average_over_other_tasks_is_not_compared():
     ours = table([cell(ATT, task, (70, 72)) for task in ("sst2", "rte")])
     theirs = table([cell(ATT, task, (60, 62)) for task in ("sst2", "cola")])
