@@ -153,10 +153,10 @@ def beside(plan: Plan, table: reports.Table, its: Plan, other: reports.Table) ->
     made = reports.with_other(table, other, named(plan, its), tasks_of(plan), score_of)
     ours, theirs = (_data_of(one) for one in (plan, its))
     unlike = [task for task in ours if task in theirs and not ours[task] & theirs[task]]
-    if not unlike or made.beside is None:
-        return made
-    notes = (*made.beside.notes, f"The data of {listed(unlike)} are not the same in both")
-    return replace(made, beside=replace(made.beside, notes=notes))
+    notes = [f"The data of {listed(unlike)} are not the same in both"] if unlike else []
+    if plan.study != its.study:
+        notes.append("Rows of one name may be made otherwise in another study")
+    return replace(made, beside=made.beside and replace(made.beside, notes=(*made.beside.notes, *notes)))
 
 
 def _data_of(plan: Plan) -> dict[str, set[str]]:

@@ -147,7 +147,7 @@ def csv(table: Table) -> str:
     As a matrix one per row and column of the table, see `matrix_records`. Of a table with an addition, or with another
     table beside it, that one's rows, because a CSV holds one kind of line. Raises UserError where there are several.
     """
-    added = [*table.additions, *["the other table"] * bool(table.beside)]
+    added = [*(f"--with {name}" for name in table.additions), *["--compare FOLDER"] * bool(table.beside)]
     if len(added) > 1:
         raise UserError(
             f"a CSV holds one kind of line: ask for each of {', '.join(added)} by itself, or for --format "

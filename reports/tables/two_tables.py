@@ -275,10 +275,13 @@ def _untested_gains(beside: Beside) -> Iterator[str]:
 
 
 def _alone(table: Table, other: Table) -> Iterator[str]:
-    labels = [{line.row.name: line.row.label for _, line in one.lines()} for one in (table, other)]
-    for where, here, there in (("this table", *labels), ("the other", *labels[::-1])):
-        if only := [label for name, label in here.items() if name not in there]:
-            yield f"Only in {where}: {listed(only)}"
+    """The rows, and the students and initialisations, that one of them has alone."""
+    rows = [{line.row.name: line.row.label for _, line in one.lines()} for one in (table, other)]
+    places = [dict.fromkeys(heading(block.student, block.init) for block in one.blocks) for one in (table, other)]
+    for where, i in (("this table", 0), ("the other", 1)):
+        only = [label for name, label in rows[i].items() if name not in rows[1 - i]]
+        if only := [*only, *(place for place in places[i] if place and place not in places[1 - i])]:
+            yield f"Only in {where}: {'; '.join(only)}"
 
 
 def _unlike(table: Table, other: Table) -> Iterator[str]:

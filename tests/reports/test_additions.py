@@ -42,7 +42,7 @@ def test_csv_holds_the_rows_of_one_and_says_how_to_get_several():
     made = with_additions(of_trials(), ["tuning"])
     lines = list(csv.DictReader(io.StringIO(render(made, "csv"))))
     assert len(lines) == len(ROWS) * 4 == len(json.loads(render(made, "json"))["tuning"]["rows"])
-    with pytest.raises(UserError, match="ask for each of tuning, sensitivity by itself, or for --format json"):
+    with pytest.raises(UserError, match="each of --with tuning, --with sensitivity by itself, or for --format json"):
         render(with_additions(of_trials(), ["tuning", "sensitivity"]), "csv")
 
 

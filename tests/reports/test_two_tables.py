@@ -139,8 +139,11 @@ def test_what_both_have_is_shown_and_what_one_has_is_named():
     made = beside(ours, theirs)
     assert list(lines(made)) == [("Teacher", ""), ("Vanilla KD", "every"), ("Att-KL", "every")]
     assert lines(made)["Att-KL", "every"].found == (None,), "which is not finished here"
-    assert made.beside.notes[-1] == "Only in the other: Hid-Seq"
-    assert beside(theirs, ours).beside.notes[-1] == "Only in this table: Hid-Seq"
+    assert made.beside.notes[-2:] == ("Only in this table: transformer, init random", "Only in the other: Hid-Seq")
+    assert beside(theirs, ours).beside.notes[-2:] == (
+        "Only in this table: Hid-Seq",
+        "Only in the other: transformer, init random",
+    )
     with pytest.raises(UserError, match="no row of the same student and initialisation in common"):
         beside(ours, table([cell(HID, "sst2", (70, 71))]))
     with pytest.raises(UserError, match="none is of the same task and metric in both"):
@@ -239,7 +242,7 @@ def test_it_reads_the_same_in_every_format():
     assert entry["low"] < entry["difference"] == 30 < entry["high"] and entry["p"] == entry["p_holm"]
     rows = list(csv.DictReader(io.StringIO(render(made, "csv"))))
     assert [row["row"] for row in rows] == ["Teacher", "Att-KL"] and float(rows[1]["low"]) == entry["low"]
-    with pytest.raises(UserError, match="ask for each of over_tasks, the other table by itself"):
+    with pytest.raises(UserError, match="ask for each of --with over_tasks, --compare FOLDER by itself"):
         render(replace(made, additions=("over_tasks",)), "csv")
     alone = render(ours, "markdown")
     assert render(made, "markdown").startswith(alone.rstrip("\n")), "the table itself is as without it"
