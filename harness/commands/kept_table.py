@@ -24,6 +24,7 @@ from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
 from harness.planning.remembered import edited
+from harness.registry import STUDIES
 
 ROOM = "tables"  # in the cache
 
@@ -44,8 +45,10 @@ class KeptTable:
         self._file = self._named(name)
         self._vouches = bool(code)
         asked = json.dumps(plan.to_json())  # as text: plans that try settings in another order have other trials
+        study = STUDIES.get(plan.study)  # which a plugin may read from files that its text does not name
+        printed = _sums(study.published.files if study.published else ())
         found = _shape(), _state(ledger), digest(server_scores.kept(ledger)), edited(plan)
-        self._key = digest([code, asked, *found])
+        self._key = digest([code, asked, repr(study), printed, *found])
 
     def _named(self, name: str) -> Path:
         return self._room / f"{digest(name)[:16]}.json"

@@ -14,12 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from harness import registry
 from harness.code_versions import fingerprint, here
+from harness.contracts import Study, Task
 from harness.data import own
 from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.folders import STRAY
 from harness.planning.planned import Plan
 from harness.planning.request import Request
+from harness.plugin_code import ours
 
 ROOM = "plans"  # in the cache
 
@@ -51,6 +54,7 @@ class Remembered:
             self._asked,
             self._code,
             [[name, str(one.place), dict(one.settings), one.folder] for name, one in declared.items()],
+            [repr(registry.STUDIES.get(self._request.study)), *_declared()],
             sorted(os.listdir(data)) if os.path.isdir(data) and os.access(data, os.R_OK) else "",
         ])  # fmt: skip
         stored = self._stored
@@ -70,6 +74,15 @@ class Remembered:
             # As text, since what is sealed has sorted keys: trials go by the order in which settings are declared.
             told = {"key": self._key, "code": self._code, "places": held, "plan": json.dumps(plan.to_json())}
             write_sealed(self._file, told)
+
+
+def _declared() -> Iterator[str]:
+    """What loaded plugins of users declare, which may come from files that their text does not name."""
+    for kind, known in registry.ALL.items():
+        for name, (plugin, origin) in sorted(known.known().items()):
+            if not ours(Path(origin)):
+                of_it = plugin if isinstance(plugin, (Study, Task)) else getattr(plugin, "hyperparameters", None)
+                yield f"{kind} {name} {of_it!r}"
 
 
 def held_by(places: Iterable[Path]) -> dict[str, str] | None:

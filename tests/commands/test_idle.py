@@ -17,11 +17,13 @@ from harness import code_versions
 from harness.commands import kept_table
 from harness.commands import report as reporting
 from harness.commands import run as commands
+from harness.contracts import Published
 from harness.errors import UserError
 from harness.evaluation import server_scores
 from harness.executors import choosing
 from harness.ledger import Ledger
 from harness.planning import filed
+from harness.registry import STUDIES
 from tests.conftest import Harness, environment
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -197,6 +199,27 @@ def test_other_trials_are_another_table(out: Path) -> None:
     orders = [replace(plan, cells=[replace(cell, space=space)]) for space in spaces]
     kept_table.KeptTable("run", orders[0], ledger, "code").keep({"text": "first"})
     assert [kept_table.KeptTable("run", order, ledger, "code").said() for order in orders] == [{"text": "first"}, {}]
+
+
+def test_what_its_study_declares_and_a_printed_table_of_ones_own(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin may take either from a file that its text does not name."""
+    plan, ledger, printed = filed.read(table(out, "plan.json"), out), Ledger(out), tmp_path / "printed.csv"
+    declared = STUDIES.get(plan.study)
+
+    def changed(text: str, title: str) -> bool:
+        """Whether the table is made anew, as it is not when it is asked for once more."""
+        printed.write_text(text)
+        study = replace(declared, title=title, published=Published((str(printed),), "A paper"))
+        monkeypatch.setitem(STUDIES._found, plan.study, (study, STUDIES.origin(plan.study)))
+        made, again = (kept_table.KeptTable("run", plan, ledger, "code") for _ in range(2))
+        anew = not made.said()
+        made.keep({"text": text})
+        return anew and bool(again.said())
+
+    assert changed("81.2", "One") and changed("44.4", "One") and changed("44.4", "Other")
+    assert not changed("44.4", "Other")
 
 
 def test_other_settings_are_trained(again: Callable[..., Any]) -> None:

@@ -6,19 +6,20 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from harness import code_versions
-from harness.contracts import ModelRow, Profile, Study
+from harness.contracts import Hyperparameter, ModelRow, Profile, Study
 from harness.planning import filed, remembered
 from harness.planning import plan as planning
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 from harness.planning.together import recorded
-from harness.registry import OBJECTIVES, load_file, study
+from harness.registry import OBJECTIVES, STUDIES, load_file, study
 from harness.search.proposals import propose
 from tests import launching
 from tests.results import done
@@ -191,6 +192,26 @@ def test_what_an_installed_plugin_imports_or_names_beside_it(
     (folder / file).write_text(text)
     resolved()
     assert len(made) == 2
+
+
+def test_what_plugins_declare(
+    resolved: Callable[..., Plan], made: list[str], monkeypatch: pytest.MonkeyPatch, as_before: None
+) -> None:
+    """They may take that from a file that their text does not name, as one in another folder."""
+    Path("nearness.py").write_text(PLUGIN)
+    asked = {"objectives": ["nearness"], "plugins": ["nearness.py"]}
+    resolved(**asked)
+    resolved(**asked)
+    assert len(made) == 1
+    declared, origin = STUDIES.known()["objectives_vs_init"]
+    quick = replace(declared.profile("quick"), trials=7)
+    other = replace(declared, profiles={**declared.profiles, "quick": quick})
+    monkeypatch.setitem(STUDIES._found, "objectives_vs_init", (other, origin))
+    assert resolved(**asked).declaration and len(made) == 2
+    monkeypatch.setattr(OBJECTIVES.get("nearness"), "hyperparameters", {"power": Hyperparameter(2.0)})
+    assert "nearness.power" in resolved(**asked).defaults and len(made) == 3
+    resolved(**asked)
+    assert len(made) == 3
 
 
 def test_a_lost_teacher_is_refused_as_ever(resolved: Callable[..., Plan]) -> None:
