@@ -125,10 +125,14 @@ def _told(changed: Iterable[str]) -> list[str]:
 
 
 def _look(place: Path) -> str:
-    """A digest of the sizes of a file, or of all in a folder, and when they were changed; "" of what is gone."""
+    """A digest of the sizes of a file, or of all in a folder, and when they were changed; "" of what is gone.
+
+    Of the times of change that one too which a program cannot set, as those do that copy a file with its own.
+    """
     try:
         every = [place] if place.is_file() else sorted(file for file in _files(place) if file.is_file())
-        return digest([[str(file), (status := file.stat()).st_size, status.st_mtime_ns] for file in every])
+        found = ((file, file.stat()) for file in every)
+        return digest([[str(file), of.st_ino, of.st_size, of.st_mtime_ns, of.st_ctime_ns] for file, of in found])
     except OSError:
         return ""
 

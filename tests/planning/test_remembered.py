@@ -294,6 +294,10 @@ def test_what_was_edited_since_is_told_and_what_looks_as_it_did_is_not_read(
     filed.keep(out, resolved())
     kept = recorded(out, Request("objectives_vs_init"))
     assert remembered.edited(kept) == []
+    status = train.stat()
+    _flip(str(train))
+    os.utime(train, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert remembered.edited(kept) == [f"{train.parent} {again}"], "of the same size and time, as copied over it"
     (weights / "more.json").write_text("{}")
     shutil.rmtree(train.parent)  # nothing can be said of it
     assert remembered.edited(kept) == [f"{weights} {again}"]
