@@ -160,14 +160,26 @@ def imports(path: Path) -> tuple[tuple[int, str], ...]:
 @functools.cache
 def variables(path: Path) -> frozenset[str]:
     """The environment's variables that a file of Python reads by their names."""
+    nodes = list(ast.walk(_parsed(path))) if path.suffix == ".py" else []
+    named = {  # NAME = "ALPHA", for os.environ[NAME]
+        target.id: node.value
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     found = set()
-    for node in ast.walk(_parsed(path)) if path.suffix == ".py" else ():
+    for node in nodes:
         asked: Any = None
         if isinstance(node, ast.Subscript) and _called(node.value) == "environ":
             asked = node.slice
+        elif isinstance(node, ast.Compare) and "environ" in map(_called, node.comparators):
+            asked = node.left
         elif isinstance(node, ast.Call) and node.args:
             of = getattr(node.func, "value", None)
             asked = node.args[0] if _called(node.func) == "getenv" or _called(of) == "environ" else None
+        if isinstance(asked, ast.Name):
+            asked = named.get(asked.id)
         if isinstance(asked, ast.Constant) and isinstance(asked.value, str):
             found.add(asked.value)
     return frozenset(found)

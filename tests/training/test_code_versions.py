@@ -226,8 +226,9 @@ def test_a_file_that_a_plugin_names_is_part_of_it(tmp_path: Path, told: str) -> 
 
 
 @pytest.mark.parametrize(
-    "told", [f'{asked}"TEMPERATURE"{end}' for asked, end in (("os.environ[", "]"), ("environ.get(", ", '1')"),
-                                                             ("os.getenv(", ")"), ("environ[", "]"))]
+    "told", [*(f'{asked}"TEMPERATURE"{end}' for asked, end in (("os.environ[", "]"), ("environ.get(", ", '1')"),
+                                                              ("os.getenv(", ")"), ("environ[", "]"))),
+             '"TEMPERATURE" in environ', "os.environ[NAME]", "os.getenv(NAME)"]
 )  # fmt: skip
 def test_the_value_of_a_variable_that_a_plugin_reads_is_in_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_before: None, told: str
@@ -236,7 +237,8 @@ def test_the_value_of_a_variable_that_a_plugin_reads_is_in_the_record(
     machine = 'os.environ.get("CUDA_VISIBLE_DEVICES"), {}.get("MY_BETA"), os.environ.get(os.name)\n'
     plugin = written(tmp_path / "plugin.py", f"{head}import alpha_of\n@objective('by_alpha', needs={{'logits'}})\n"
                      f"def by_alpha(student, teacher, batch):\n    return {machine}")  # fmt: skip
-    written(tmp_path / "alpha_of.py", f"import os\nfrom os import environ\ndef alpha():\n    return {told}\n")
+    helper = "import os\nfrom os import environ\nNAME = 'TEMPERATURE'\n"
+    written(tmp_path / "alpha_of.py", f"{helper}def alpha():\n    return {told}\n")
     load_file(plugin)
     monkeypatch.setenv("TEMPERATURE", "1")
     before = code_versions.sources([str(plugin)])
