@@ -20,6 +20,7 @@ from harness.contracts import Study, Task
 from harness.data import own
 from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.folders import STRAY
+from harness.modeling import glove
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 from harness.plugin_code import ours
@@ -55,6 +56,7 @@ class Remembered:
             self._code,
             [[name, str(one.place), dict(one.settings), one.folder] for name, one in declared.items()],
             [repr(registry.STUDIES.get(self._request.study)), *_declared()],
+            os.path.isfile(glove.NAME),  # which would be read in place of the vectors that the name stands for
             sorted(os.listdir(data)) if os.path.isdir(data) and os.access(data, os.R_OK) else "",
         ])  # fmt: skip
         stored = self._stored

@@ -14,6 +14,7 @@ import pytest
 
 from harness import code_versions
 from harness.contracts import Hyperparameter, ModelRow, Profile, Study
+from harness.modeling import glove
 from harness.planning import filed, remembered
 from harness.planning import plan as planning
 from harness.planning.planned import Plan
@@ -192,6 +193,20 @@ def test_what_an_installed_plugin_imports_or_names_beside_it(
     (folder / file).write_text(text)
     resolved()
     assert len(made) == 2
+
+
+def test_a_file_called_as_the_vectors_of_a_package(
+    resolved: Callable[..., Plan], made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read in their place, as of whoever writes one there after a first plan."""
+    packaged = Path("packaged.txt").absolute()
+    packaged.write_text("".join(f"word{n} 0.1 0.{n}\n" for n in range(1, 10)))
+    monkeypatch.setattr(glove, "path", lambda: packaged)
+    asked = {"overrides": ["max_length=16", "augmentation=word_vectors:glove"]}
+    assert [*resolved(**asked).files.values()] == [*resolved(**asked).files.values()] == [str(packaged)]
+    assert len(made) == 1
+    Path("glove").write_text(packaged.read_text().replace("0.9", "0.8"))
+    assert [*resolved(**asked).files.values()] == [str(Path("glove").absolute())] and len(made) == 2
 
 
 def test_what_plugins_declare(
