@@ -161,13 +161,12 @@ def imports(path: Path) -> tuple[tuple[int, str], ...]:
 def variables(path: Path) -> frozenset[str]:
     """The environment's variables that a file of Python reads by their names."""
     nodes = list(ast.walk(_parsed(path))) if path.suffix == ".py" else []
-    named = {  # NAME = "ALPHA", for os.environ[NAME]
-        target.id: node.value
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    named: dict[str, list[Any]] = {}  # NAME = "ALPHA", for os.environ[NAME]
+    for node in nodes:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in (target.id for target in targets if isinstance(target, ast.Name)):
+                named.setdefault(name, []).append(node.value)
     found = set()
     for node in nodes:
         asked: Any = None
@@ -175,13 +174,13 @@ def variables(path: Path) -> frozenset[str]:
             asked = node.slice
         elif isinstance(node, ast.Compare) and "environ" in map(_called, node.comparators):
             asked = node.left
-        elif isinstance(node, ast.Call) and node.args:
+        elif isinstance(node, ast.Call):
             of = getattr(node.func, "value", None)
-            asked = node.args[0] if _called(node.func) == "getenv" or _called(of) == "environ" else None
-        if isinstance(asked, ast.Name):
-            asked = named.get(asked.id)
-        if isinstance(asked, ast.Constant) and isinstance(asked.value, str):
-            found.add(asked.value)
+            given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "key")]
+            asked = given[0] if given and (_called(node.func) == "getenv" or _called(of) == "environ") else None
+        for one in named.get(asked.id, ()) if isinstance(asked, ast.Name) else [asked]:
+            if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                found.add(one.value)
     return frozenset(found)
 
 

@@ -64,7 +64,8 @@ def _beside(entry: Told) -> str:
     """The rows of another packed ledger beside those of this one, as `harness report --compare` prints them."""
     asked = f"report --study {entry['study']} --profile {entry['profile']} --format markdown --out".split()
     with opened(entry["name"]) as folder, opened(entry["beside"]) as other, redirect_stdout(io.StringIO()) as said:
-        main([*asked, str(folder), "--compare", str(other)])
+        if main([*asked, str(folder), "--compare", str(other)]):
+            raise SystemExit(f"{entry['beside']} cannot be shown beside {entry['name']}")
     _, title, rest = said.getvalue().partition("## Beside other results\n")
     return f"""
 The ledger of [another page]({entry["beside"]}.md) has the same rows with other settings. This command adds them:
@@ -74,7 +75,8 @@ The ledger of [another page]({entry["beside"]}.md) has the same rows with other 
 harness {" ".join(asked)} {entry["name"]} --compare {entry["beside"]}
 ```
 
-{title}{unversioned(rest).strip()}
+{title}
+{unversioned(rest).strip()}
 """
 
 

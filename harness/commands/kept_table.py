@@ -1,8 +1,9 @@
 """What `harness run` wrote of a table, and what it and `harness report` printed: kept in the cache, and made anew where
 anything is otherwise.
 
-It rests on the plan and what that was made of, our code and that of plugins, what these read elsewhere, which
-distributions are installed, the ledger's records and predictions, and on what GLUE's server said of them. A record
+It rests on the plan and what that was made of, our code and that of plugins, what these read elsewhere, the study, its
+tasks and its printed tables, which distributions are installed, the ledger's records and predictions, and on what
+GLUE's server said of them. A record
 counts by its file: records are replaced, never changed in place, and a file that is damaged later takes nothing from
 what was made of it when it was whole.
 """
@@ -24,7 +25,7 @@ from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
 from harness.planning.remembered import edited
-from harness.registry import STUDIES
+from harness.registry import STUDIES, TASKS
 
 ROOM = "tables"  # in the cache
 
@@ -45,10 +46,11 @@ class KeptTable:
         self._file = self._named(name)
         self._vouches = bool(code)
         asked = json.dumps(plan.to_json())  # as text: plans that try settings in another order have other trials
-        study = STUDIES.get(plan.study)  # which a plugin may read from files that its text does not name
+        study = STUDIES.get(plan.study)  # which a plugin may read from files that its text does not name, as a task
         printed = _sums(study.published.files if study.published else ())
         found = _shape(), _state(ledger), digest(server_scores.kept(ledger)), edited(plan)
-        self._key = digest([code, asked, repr(study), printed, *found])
+        declared = [repr(study), *(repr(TASKS.get(task)) for task in plan.tasks if task in TASKS.names())]
+        self._key = digest([code, asked, declared, printed, *found])
 
     def _named(self, name: str) -> Path:
         return self._room / f"{digest(name)[:16]}.json"

@@ -125,9 +125,9 @@ class Results:
         """One row of the table minus another, for each task, student and initialisation that both are finished for.
 
         of: the results that the other row is of, such as those of another teacher or of other settings; of these if
-        left out. The noise is then that of both tables' columns: seed by seed where in both each draws its training
-        examples and all have the same seeds, otherwise as if the seeds of two rows had nothing in common. A row of one
-        seed has no interval.
+        left out. The noise is then that of both tables' columns: seed by seed where in both each has its own training
+        examples, teacher or search and all have the same seeds, otherwise as if seeds had nothing in common. A row of
+        one seed has no interval.
 
         difference and what follows are fractions; low and high are its 95% interval, and p is two-sided, both over
         other seeds and other dev examples, by the noise of the table's column. They hold for one comparison that was

@@ -1,8 +1,9 @@
 """A plan that was worked out before: to look whether all that it rests on is as it was takes less than loading torch.
 
 It rests on the request, on our code and that of plugins, on which distributions are installed, and on what teachers,
-data, corpora and files of vectors hold, which is read again: nothing is believed for its time or its size. What cannot
-be looked at so, such as a hub, is asked anew each time.
+data, corpora and files of vectors hold, which is read again: nothing is believed for its time or its size; and on the
+study and the settings that plugins declare, wherever they take them from. What cannot be looked at so, such as a hub,
+is asked anew each time.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Remembered:
             self._asked,
             self._code,
             [[name, str(one.place), dict(one.settings), one.folder] for name, one in declared.items()],
-            [repr(registry.STUDIES.get(self._request.study)), *_declared()],
+            [repr(registry.STUDIES.get(self._request.study)), *plugins_declare()],
             os.path.isfile(glove.NAME),  # which would be read in place of the vectors that the name stands for
             sorted(os.listdir(data)) if os.path.isdir(data) and os.access(data, os.R_OK) else "",
         ])  # fmt: skip
@@ -78,13 +79,13 @@ class Remembered:
             write_sealed(self._file, told)
 
 
-def _declared() -> Iterator[str]:
+def plugins_declare() -> Iterator[str]:
     """What loaded plugins of users declare, which may come from files that their text does not name."""
     for kind, known in registry.ALL.items():
         for name, (plugin, origin) in sorted(known.known().items()):
             if not ours(Path(origin)):
-                of_it = plugin if isinstance(plugin, (Study, Task)) else getattr(plugin, "hyperparameters", None)
-                yield f"{kind} {name} {of_it!r}"
+                settings = [getattr(plugin, of, None) for of in ("hyperparameters", "settings")]
+                yield f"{kind} {name} {plugin if isinstance(plugin, (Study, Task)) else settings!r}"
 
 
 def held_by(places: Iterable[Path]) -> dict[str, str] | None:

@@ -49,8 +49,9 @@ def of_folder(folder: Path) -> tuple[Path, Plan]:
     Raises UserError where it is none.
     """
     plans = _plans_in(folder) if names(folder) else []
-    above = (*folder.absolute().parents, *folder.resolve().parents)  # what the folder is a link to
-    out = next((place for place in above if "ledger" in names(place)), None)
+    places = [folder.resolve()] if folder.is_symlink() else [folder.absolute(), folder.resolve()]
+    above = (parent for place in places for parent in place.parents)
+    out = next((parent for parent in above if (parent / "ledger").is_dir()), None)
     if not plans or out is None:
         raise UserError(
             f"{folder} is no folder of a table, which has a plan.json and lies in a folder of results, as "

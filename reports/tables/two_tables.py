@@ -169,15 +169,38 @@ def noise_of_both(table: Table, other: Table, tasks: Mapping[str, Task], score: 
     """What can be compared of the finished lines of both, by the number of this table's column.
 
     The noise is learned from the rows of both: seed by seed where in both each draws for itself and all rows have the
-    same seeds, otherwise as if the seeds of two rows had nothing in common. Keys are those of `lines_of`.
+    same seeds, otherwise as if the seeds of two rows had nothing in common. A line of the same runs in both is learned
+    from once, or it would be a witness for itself. Keys are those of `lines_of`.
     """
     lines = lines_of(table, other)
+    own = (key_of(line) for _, line in table.lines())
+    twins = {other_key(key): key for key in own if _same(lines, key, table.columns)}
     drawn = {*table.provenance.drawn_by_seed} & {*other.provenance.drawn_by_seed}
     seeds: dict[str, set[tuple[int, ...]]] = {}
     for j, column in enumerate(table.columns):
         rows = (tuple(run.seed for run in entry.runs) for entry in complete(lines, j).values())
         seeds.setdefault(column.task, set()).update(row for row in rows if len(row) > 1)
-    return tests(lines, table.columns, tasks, score, {task for task in drawn if len(seeds.get(task, ())) == 1})
+    paired = {task for task in drawn if len(seeds.get(task, ())) == 1}
+    once = {key: entries for key, entries in lines.items() if key not in twins}
+    made = tests(once, table.columns, tasks, score, paired)
+    return {j: _with_twins(one, twins) for j, one in made.items()}
+
+
+def _same(lines: Lines, key: Key, columns: Sequence[Column]) -> bool:
+    """Whether a line has the same scores of the same runs in both tables, throughout."""
+    ours, theirs = lines[key], lines.get(other_key(key), ())
+    return bool(theirs) and all(
+        ours[j].value == theirs[j].value and same_runs(ours, theirs, columns, j)
+        for j, column in enumerate(columns)
+        if column.task and is_score(column.metric)
+    )
+
+
+def _with_twins(tested: Tested, twins: Mapping[Key, Key]) -> Tested:
+    """What is tested with the lines that are the same in the other table, each in its twin's place."""
+    known = {twin: key for twin, key in twins.items() if key in tested.keys}
+    places = [*range(len(tested.keys)), *(tested.keys.index(key) for key in known.values())]
+    return Tested((*tested.keys, *known), tested.noise.among(places)) if known else tested
 
 
 def few(*entries: Entry) -> bool:
@@ -296,7 +319,7 @@ def _unlike(table: Table, other: Table) -> Iterator[str]:
 
 def grids(beside: Beside) -> list[Grid]:
     """Both numbers and their difference, one under the other; then so of the gains over the reference row."""
-    names = f"This: {beside.own}. The other: {beside.other}. Both: {beside.both}."
+    names = f"This: {beside.own}. The other: {beside.other}." + f" Both: {beside.both}." * bool(beside.both)
     header = ("",), *header_of(beside.columns)
     made = [Grid("Beside other results", names, header, _groups(beside.blocks, beside.columns), bare(beside.notes))]
     if beside.gains:

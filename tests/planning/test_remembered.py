@@ -20,7 +20,8 @@ from harness.planning import plan as planning
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 from harness.planning.together import recorded
-from harness.registry import OBJECTIVES, STUDIES, load_file, study
+from harness.procedures.base import procedure
+from harness.registry import OBJECTIVES, PROCEDURES, STUDIES, load_file, study
 from harness.search.proposals import propose
 from tests import launching
 from tests.results import done
@@ -227,6 +228,13 @@ def test_what_plugins_declare(
     assert "nearness.power" in resolved(**asked).defaults and len(made) == 3
     resolved(**asked)
     assert len(made) == 3
+    before = [*remembered.plugins_declare()]
+    mine = type("Mine", (type(PROCEDURES.get("one_stage")),), {"settings": {"epochs": Hyperparameter(3)}})
+    mine.__module__ = OBJECTIVES.get("nearness").__module__
+    procedure("of_my_own")(mine)
+    other = [*remembered.plugins_declare()]
+    mine.settings = {"epochs": Hyperparameter(4)}
+    assert before != other != [*remembered.plugins_declare()] != before
 
 
 def test_a_lost_teacher_is_refused_as_ever(resolved: Callable[..., Plan]) -> None:

@@ -230,6 +230,20 @@ def test_what_rests_on_the_same_runs_cancels_out_of_gains(same):
         assert (gain.low, gain.high, gain.p) == pytest.approx((-reference.high, -reference.low, reference.p))
 
 
+@pytest.mark.parametrize("drawn", [{}, {"drawn_by_seed": ("sst2",), "samples": 2}])
+def test_runs_that_both_tables_have_are_learned_from_once(drawn):
+    """As labels alone under two teachers; as if each run stood once in one table."""
+    same = cell(VANILLA, "sst2", (50, 53, 60))
+    ours, theirs = cell(ATT, "sst2", (80, 85, 81)), cell(HID, "sst2", (70, 79, 72))
+    first, second = table([same, ours], **drawn), table([same, theirs], **drawn)
+    (apart,) = compared(first, second, "Att-KL", "Hid-Seq")
+    (joined,) = differences(table([same, ours, theirs], **drawn), "Att-KL", "Hid-Seq")
+    assert apart == pytest.approx(joined)
+    (plain,) = differences(first, "Att-KL", "Vanilla KD")
+    (crossed,) = compared(first, table([same, ours], **drawn))
+    assert crossed == pytest.approx(plain), "the very table beside itself"
+
+
 def test_it_reads_the_same_in_every_format():
     ours, theirs = table([cell(ATT, "sst2", (86, 80))], teachers=1), table([cell(ATT, "sst2", (50, 56))], samples=1)
     made = beside(ours, theirs)
@@ -244,5 +258,8 @@ def test_it_reads_the_same_in_every_format():
     assert [row["row"] for row in rows] == ["Teacher", "Att-KL"] and float(rows[1]["low"]) == entry["low"]
     with pytest.raises(UserError, match="ask for each of --with over_tasks, --compare FOLDER by itself"):
         render(replace(made, additions=("over_tasks",)), "csv")
+    unlike = with_other(ours, theirs, ("--study toy", "--study other", ""), TASKS, score)
+    assert "The other: --study other.\n" in render(unlike, "markdown")
+    assert "Both: --study toy." in render(made, "markdown")
     alone = render(ours, "markdown")
     assert render(made, "markdown").startswith(alone.rstrip("\n")), "the table itself is as without it"
