@@ -225,28 +225,23 @@ def test_a_file_that_a_plugin_names_is_part_of_it(tmp_path: Path, told: str) -> 
     assert len(found) == 3
 
 
-@pytest.mark.parametrize(
-    "told", [*(f'{asked}"TEMPERATURE"{end}' for asked, end in (("os.environ[", "]"), ("environ.get(", ", '1')"),
-                                                              ("os.getenv(", ")"), ("environ[", "]"))),
-             '"TEMPERATURE" in environ', "os.environ[NAME]", "os.getenv(NAME)", "os.environ[TOLD]",
-             "os.getenv(key='TEMPERATURE')"]
-)  # fmt: skip
+@pytest.mark.parametrize("name", ["'TEMPERATURE'", "NAME", "TOLD"])
+@pytest.mark.parametrize("by", ["os.environ[{}]", "environ.get({},1)", "getenv({})", "{} in environ", "getenv(key={})"])
 def test_the_value_of_a_variable_that_a_plugin_reads_is_in_the_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_before: None, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_before: None, by: str, name: str
 ) -> None:
     head = "import os\nfrom os import environ\nfrom harness.registry import objective\n"
     machine = 'os.environ.get("CUDA_VISIBLE_DEVICES"), {}.get("MY_BETA"), os.environ.get(os.name)\n'
     plugin = written(tmp_path / "plugin.py", f"{head}import alpha_of\n@objective('by_alpha', needs={{'logits'}})\n"
                      f"def by_alpha(student, teacher, batch):\n    return {machine}")  # fmt: skip
-    helper = "import os\nfrom os import environ\nNAME = 'TEMPERATURE'\nTOLD: str = 'TEMPERATURE'\n"
-    helper += "def other():\n    NAME = 'PRESSURE'\n"  # a name of its own
-    written(tmp_path / "alpha_of.py", f"{helper}def alpha():\n    return {told}\n")
+    helper = f"{head}NAME = 'TEMPERATURE'\nTOLD: str = 'TEMPERATURE'\ndef other():\n    NAME = 'PRESSURE'\n"
+    written(tmp_path / "alpha_of.py", f"{helper}def alpha():\n    return {by.format(name)}\n")
     load_file(plugin)
     monkeypatch.setenv("TEMPERATURE", "1")
     before = code_versions.sources([str(plugin)])
     record = {"code": of_run(a_run(StudentRun, objective="by_alpha", procedure="two_stage", teacher="t" * 16))}
     read = {name for name in record["code"] if name.startswith("$")}  # of a name of two values, both
-    assert read == {"$TEMPERATURE"} | ({"$PRESSURE"} if "NAME" in told else set())
+    assert read == {"$TEMPERATURE"} | ({"$PRESSURE"} if name == "NAME" else set())
     assert changed(record, {}.get, current({})) == set() and code_versions.sources([str(plugin)]) == before
     monkeypatch.setenv("TEMPERATURE", "2")
     assert changed(record, {}.get, current({})) == {"$TEMPERATURE"} and code_versions.sources([str(plugin)]) != before
