@@ -9,7 +9,7 @@ from harness.errors import check_known
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.ranking import NOTHING, key_of
 from harness.reports.tables.shapes import Interval, Line, Table, Tested
-from harness.reports.tables.two_tables import aligned, few, other_key
+from harness.reports.tables.two_tables import aligned, apart, few, other_key
 
 
 def differences(
@@ -50,9 +50,7 @@ def _of_lines(
     found = []
     entries = aligned(theirs.entries, beside, table) if beside else theirs.entries
     for j, (column, a, b) in enumerate(zip(table.columns, ours.entries, entries, strict=True)):
-        if not column.task or not is_score(column.metric) or a.value is None or b.value is None:
-            continue
-        if a.status != "complete" or b.status != "complete":
+        if not column.task or not is_score(column.metric) or (difference := apart(a, b)) is None:
             continue
         same = a.value == b.value and [run.run for run in a.runs] == [run.run for run in b.runs] != []
         sure = NOTHING if same else None  # another machine, or version, may have made other scores of the same runs
@@ -62,7 +60,7 @@ def _of_lines(
             first, second = ([tested.keys.index(key)] for key in keys)
             (sure,) = Interval.each(tested.noise.compare(first, second))
         where = {"task": column.task, "metric": column.metric, "student": ours.student, "init": ours.init}
-        values = {"value": a.value, "other": b.value, "difference": a.value - b.value}
+        values = {"value": a.value, "other": b.value, "difference": difference}
         bounds = {name: getattr(sure, name, None) for name in ("low", "high", "p")}
         found.append({**where, **values, **bounds, "n": a.n, "other_n": b.n})
     return found

@@ -229,7 +229,7 @@ def _tested(
     family: dict[Key, tuple[Noise, list[int], list[int]]] = {}
     for key, sides in asked.items():
         more, less = (list(side) for side in sides)
-        if any(lines[one][j].status != "complete" for one in (*more, *less)):
+        if any(apart(lines[one][j], lines[other][j]) is None for one, other in zip(more, less, strict=True)):
             continue
         for one, other in product(*sides):
             # Another machine, or version, may have made other scores of the same runs.
