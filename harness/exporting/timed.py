@@ -11,6 +11,7 @@ from harness.data.encoding import Encoded, encode, evaluation_batches
 from harness.data.sources import Split
 from harness.evaluation import speed
 from harness.exporting.opened import BATCH, Opened
+from harness.threads import one_thread
 
 TEXTS = 512  # at most, the first of dev
 
@@ -31,20 +32,15 @@ def sentences_per_second(student: Opened, split: Split, rounds: int) -> dict[str
         for index in evaluation_batches(data.lengths, BATCH):
             student.of_batch(data.batch(index))
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            seconds = speed.compare(
-                {
-                    "sentences_per_second_from_ids": partial(answer, read()),
-                    "sentences_per_second_from_text": lambda: answer(read()),
-                    "sentences_tokenized_per_second": read,
-                },
-                rounds,
-            )
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), torch.inference_mode():
+        seconds = speed.compare(
+            {
+                "sentences_per_second_from_ids": partial(answer, read()),
+                "sentences_per_second_from_text": lambda: answer(read()),
+                "sentences_tokenized_per_second": read,
+            },
+            rounds,
+        )
     found = {name: [len(part.text_a) / one for one in turns] for name, turns in seconds.items()}
     both = zip(seconds["sentences_tokenized_per_second"], seconds["sentences_per_second_from_ids"], strict=True)
     found["tokenizer_share"] = [100 * reading / (reading + answering) for reading, answering in both]

@@ -19,6 +19,7 @@ from harness.errors import UserError
 from harness.files import digest, read_sealed, write_sealed
 from harness.modeling import caught, examination, initialisation, layers, signals
 from harness.modeling.examination import Findings
+from harness.threads import one_thread
 
 _found: dict[str, Findings] = {}  # in this process
 
@@ -39,13 +40,14 @@ def narrowed(
         file = cache / "examined" / f"{key[:16]}.json" if cache else None
         known = _read(file, key)
         if known is None:
-            try:
-                model = _model(source, task, masked)
-            except UserError as error:
-                if not lenient or isinstance(error, Faulty):
-                    raise
-                return info
-            known = examination.examine(model, masked)
+            with one_thread():
+                try:
+                    model = _model(source, task, masked)
+                except UserError as error:
+                    if not lenient or isinstance(error, Faulty):
+                        raise
+                    return info
+                known = examination.examine(model, masked)
             if file and not lenient:
                 write_sealed(file, {"key": key, **asdict(known)})
         _found[key] = known

@@ -133,6 +133,24 @@ class TestMemory:
         assert plan(name, cache).cells == first.cells and asked == ["deberta"] * 2
         assert file.read_text() == whole
 
+    def test_one_thread_examines(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where other work has a core, a plan took 11 s of two threads that wait for each other, and 5 s of one."""
+        threads: list[int] = []
+
+        def counting(model: Any, masked: bool = False) -> Any:
+            threads.append(torch.get_num_threads())
+            return examine(model, masked)
+
+        examine, before = examination.examine, torch.get_num_threads()
+        monkeypatch.setattr(examined, "_found", {})
+        monkeypatch.setattr(examination, "examine", counting)
+        torch.set_num_threads(2)
+        try:
+            plan(teacher(tmp_path / "fnet", "fnet"))
+            assert (threads, torch.get_num_threads()) == ([1], 2)
+        finally:
+            torch.set_num_threads(before)
+
     def test_other_weights_or_code_are_examined_again(
         self, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
