@@ -37,8 +37,9 @@ EMITS = frozenset(Signal)
 WHOLE = "tokenizer.json"  # beside which the library reads no other vocabulary
 SENTENCEPIECE = ("spm.model", "sentencepiece.model", "tokenizer.model")
 VOCABULARIES = (WHOLE, "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", *SENTENCEPIECE)
-DESCRIPTION = (
+DESCRIPTION = (  # patterns of files
     *VOCABULARIES,
+    "tokenizer.[0-9]*.json",  # from some version of the library on, where tokenizer_config.json names it
     "bpe.codes",
     "config.json",
     "tokenizer_config.json",
@@ -126,8 +127,8 @@ def recipe_of(config: PreTrainedConfig, task: Task) -> dict[str, Any]:
 def content_of(folder: Path) -> str:
     """A hash of a checkpoint's weights, configuration and tokenizer files, whatever else is in the folder."""
     unread = {*SENTENCEPIECE, "bpe.codes"} if (folder / WHOLE).is_file() else set()
-    described = [folder / name for name in DESCRIPTION if (folder / name).is_file() and name not in unread]
-    files = sorted({*described, *check_weights(folder)}, key=lambda file: file.name)
+    described = (file for pattern in DESCRIPTION for file in folder.glob(pattern) if file.name not in unread)
+    files = sorted({*filter(Path.is_file, described), *check_weights(folder)}, key=lambda file: file.name)
     return hashlib.sha256("".join(f"{file.name} {sha256_of(file)}\n" for file in files).encode()).hexdigest()
 
 

@@ -294,6 +294,23 @@ class TestMistakes:
         (folder / "spm.model").unlink()
         assert content_of(folder) == beside
 
+    def test_a_tokenizer_for_some_versions_of_the_library(self, tmp_path: Path) -> None:
+        folder = checkpoint(tmp_path, "bert")
+        before = content_of(folder)
+        config = json.loads((folder / "tokenizer_config.json").read_text())
+        named = {"fast_tokenizer_files": ["tokenizer.4.0.0.json", "tokenizer.json"]}
+        (folder / "tokenizer_config.json").write_text(json.dumps(config | named))
+        said = content_of(folder)
+        versioned = folder / "tokenizer.4.0.0.json"
+        versioned.write_text((folder / "tokenizer.json").read_text())
+        read = HuggingFaceTeacher(str(folder)).tokenizer()
+        last = read.convert_ids_to_tokens(len(read) - 1)
+        there = content_of(folder)
+        versioned.write_text(versioned.read_text().replace(f'"{last}"', '"another"'))
+        edited = HuggingFaceTeacher(str(folder)).tokenizer()
+        assert "another" in edited.get_vocab() and "another" not in read.get_vocab()
+        assert len({before, said, there, content_of(folder)}) == 4
+
     def test_a_broken_tokenizer(self, tmp_path: Path) -> None:
         (checkpoint(tmp_path, "bert") / "tokenizer.json").write_text("{")
         with pytest.raises(UserError, match="the tokenizer in .* cannot be read"):
