@@ -15,17 +15,17 @@ from harness.reports.tables.shapes import Entry, Table
 HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it. An \input in the
 % preamble gives the macros alone, for text that comes before the table. \ref{tab:...} takes the \label of each table.
 % For two tables of one study, \def\HarnessName{Second} before the \input of one puts Second behind the names of its
-% macros and labels: one name for two values, as two folders of results may give, is an error. \def\HarnessFloat{table}
-% sets a small table in one column of two.
+% macros and labels. Without it they share names, and to use one to which they give two values is an error.
+% \def\HarnessFloat{table} sets a small table in one column of two.
 \providecommand\HarnessName{}
 \providecommand\HarnessFloat{table*}
 \def\HarnessValue#1#2{\expandafter\HarnessDefine\csname #1\HarnessName\endcsname{#2}}
 \def\HarnessDefine#1#2{%
   \long\def\HarnessNew{#2}%
-  \ifx#1\HarnessNew\else\ifx#1\relax\long\def#1{#2}\else
-    \PackageError{harness}{Two tables give \string#1 two values}%
-      {Put \string\def\string\HarnessName{Second} before the \string\input\space of one.}%
-  \fi\fi}
+  \ifx#1\HarnessNew\else\ifx#1\relax\long\def#1{#2}\else\protected\def#1{\HarnessTwice{#1}}\fi\fi}
+\def\HarnessTwice#1{%
+  \PackageError{harness}{Two tables give \string#1 two values}%
+    {Put \string\def\string\HarnessName{Second} before the \string\input\space of one.}}
 """
 # Standing alone, the file brings its own document; inside one, LaTeX has already let \@nodocument be \relax; in a
 # preamble it has let \documentclass be an error.
@@ -277,10 +277,9 @@ def _tabular(grid: Grid, columns: list[int], groups: list[Group]) -> str:
 
 
 def _macros(table: Table) -> list[str]:
-    """A macro for each value, named in letters alone: Result, study, profile, student, init, row, task.
+    """A macro for each value, named in letters alone: Result, study, student, init, row, task.
 
-    A metric is named where the task shows several; a student or initialisation is not where the row fixes it; a kind of
-    the study that is not its profile's is, so that no two tables of a paper give one name to two values.
+    A metric is named where the task shows several; a student or initialisation is not where the row fixes it.
     """
     named: dict[str, str] = {}
 
@@ -288,7 +287,7 @@ def _macros(table: Table) -> list[str]:
         for entry, column in zip(entries, table.columns, strict=True):
             if entry_text(entry):
                 shown = (column.about, "" if column.alone else column.metric)
-                name = "Result" + "".join(map(_letters, (table.study, table.profile, table.kind, *where, *shown)))
+                name = "Result" + "".join(map(_letters, (table.study, *where, *shown)))
                 while name in named:
                     name += "X"
                 named[name] = escape(entry_text(entry, column.metric))

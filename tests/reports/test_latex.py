@@ -46,8 +46,8 @@ def test_latex_escapes(text, expected):
 
 def test_latex_gives_each_value_a_macro_of_letters():
     text = render(table(mixed()), "latex")
-    assert r"\HarnessValue{ResultToyQuickTransformerEveryAttKlSstTwo}{86.0 $\pm$ 0.0}" in text
-    assert r"\HarnessValue{ResultToyQuickTeacherAverage}{92.5}" in text
+    assert r"\HarnessValue{ResultToyTransformerEveryAttKlSstTwo}{86.0 $\pm$ 0.0}" in text
+    assert r"\HarnessValue{ResultToyTeacherAverage}{92.5}" in text
     names = re.findall(r"\\HarnessValue\{(\w+)\}", text)
     assert len(names) == len(set(names)) == 3 + 16 + 3 and all(name.isalpha() for name in names)
     assert r"\textbf{86.0 $\pm$ 0.0}" in text and r"\underline{85.0 $\pm$ 1.4}" in text
@@ -56,21 +56,21 @@ def test_latex_gives_each_value_a_macro_of_letters():
 def test_macros_of_names_with_the_same_letters_stay_apart():
     twins = [cell(Row(name, name, name), "sst2", (k, k)) for name, k in (("a_b", 60), ("a+b", 70))]
     text = render(table(twins), "latex")
-    assert text.count("{ResultToyQuickTransformerEveryABSstTwo}") == text.count("EveryABSstTwoX}") == 1
+    assert text.count("{ResultToyTransformerEveryABSstTwo}") == text.count("EveryABSstTwoX}") == 1
 
 
 def test_macros_of_names_in_other_letters_are_named_by_what_they_are():
     """So that the same name means the same row, whichever rows the table has."""
     greek = [cell(Row(name, name, name), "sst2", (k, k)) for name, k in (("loss_α", 60), ("loss_β", 70))]
     alone, both = (render(table(cells), "latex") for cells in (greek[1:], greek))
-    value = r"\HarnessValue{ResultToyQuickTransformerEveryLossBetaSstTwo}{70.0 $\pm$ 0.0}"
+    value = r"\HarnessValue{ResultToyTransformerEveryLossBetaSstTwo}{70.0 $\pm$ 0.0}"
     assert value in alone and value in both
 
 
 def test_macros_name_the_metric_where_a_task_shows_several():
     text = render(sized(), "latex")
-    assert r"\HarnessValue{ResultToyQuickCbowSstTwoSpeedRatio}{6.30$\times$ $\pm$ 0.28}" in text
-    assert r"\HarnessValue{ResultToyQuickCbowRte}{47,861,634}" in text
+    assert r"\HarnessValue{ResultToyCbowSstTwoSpeedRatio}{6.30$\times$ $\pm$ 0.28}" in text
+    assert r"\HarnessValue{ResultToyCbowRte}{47,861,634}" in text
 
 
 @pdflatex
@@ -96,8 +96,8 @@ def test_two_tables_stand_in_one_paper_whose_text_may_begin_with_their_numbers(t
     numbers = {"first": made, "other": replace(made, study="other"), "seeds": replace(made, kind="seeds=2")}
     for name, each in numbers.items():
         (tmp_path / f"{name}.tex").write_text(render(each, "latex"), encoding="utf-8")
-    above, below = ("".join(rf"\input{{{name}}}" for name in numbers) for _ in range(2))
-    value = r"\ResultToyQuickTeacherAverage, \ResultOtherQuickTeacherAverage, \ResultToyQuickSeedsTwoTeacherAverage"
+    above = below = r"\input{first}\input{other}\def\HarnessName{Second}\input{seeds}\def\HarnessName{}"
+    value = r"\ResultToyTeacherAverage, \ResultOtherTeacherAverage, \ResultToyTeacherAverageSecond"
     (tmp_path / "paper.tex").write_text(
         rf"\documentclass{{article}}\usepackage{{booktabs,graphicx}}{above}\begin{{document}}{value}{below}"
         "\n\\end{document}",
@@ -123,25 +123,27 @@ def test_the_paper_of_the_page_on_papers_compiles(tmp_path):
 
 
 @pdflatex
-def test_a_number_that_two_tables_give_differently_is_an_error_unless_one_is_named(tmp_path):
-    """As of two folders of results: which of them the text means cannot be guessed."""
+def test_to_use_a_number_that_two_tables_give_differently_is_an_error_unless_one_is_named(tmp_path):
+    """As of two folders of results, or by other flags: which of them the text means cannot be guessed."""
     made = table(mixed())
     other = table(mixed(), teacher_scores={"sst2": [{"accuracy": 0.5}], "rte": [{"accuracy": 0.6}]})
     for name, each in {"first": made, "other": other}.items():
         (tmp_path / f"{name}.tex").write_text(render(each, "latex"), encoding="utf-8")
 
-    def paper(between):
+    def paper(between, used):
         (tmp_path / "paper.tex").write_text(
             rf"\documentclass{{article}}\usepackage{{booktabs,graphicx}}\input{{first}}{between}\input{{other}}"
-            r"\begin{document}\ifx\ResultToyQuickTeacherAverage\ResultToyQuickTeacherAverageWeak\else"
+            rf"\begin{{document}}{used}\ifx\ResultToyTeacherAverage\ResultToyTeacherAverageWeak\else"
             r"\typeout{apart}\fi\input{other}\def\HarnessName{}\input{first}\end{document}",
             encoding="utf-8",
         )
 
-    paper("")
-    said = compiled(tmp_path, "paper", fails=True)
-    assert b"Two tables give \\ResultToyQuickTeacherSstTwo" in said
-    paper(r"\def\HarnessName{Weak}")
+    paper("", r"\ResultToyTransformerEveryAttKlSstTwo")  # of which both say the same
+    compiled(tmp_path, "paper")
+    for used in (r"%s", r"\section{%s}", r"\edef\x{%s}\x"):
+        paper("", used % r"\ResultToyTeacherSstTwo")
+        assert b"Two tables give \\ResultToyTeacherSstTwo" in compiled(tmp_path, "paper", fails=True)
+    paper(r"\def\HarnessName{Weak}", r"\ResultToyTeacherSstTwo")
     assert b"apart" in compiled(tmp_path, "paper")
     assert (tmp_path / "paper.aux").read_text().count("newlabel{tab:toy-quickWeak}") == 1
 
