@@ -30,14 +30,13 @@ KINDS = {
 BERT = ModelInfo("BERT-base", 12, 768, 12, 30522, 2, frozenset(Signal), tokenizer="wordpieces")
 HEAD = """# Which objective trains which student
 
-`make pages` writes this page; do not edit it by hand. A letter stands for a kind of data on which the objective can
-train the student:
+The table says on which kinds of data an objective can train a student. Each letter stands for one kind:
 
 {kinds}
 
-A number in brackets refers to a note below the table that says why not on other data; beside an objective it holds for
-all students, in a cell for one. Students have their default settings here; some reasons, such as a width, go away with
-another setting. For the cells of a study, its plan says the same:
+A number in brackets refers to a note below the table that says why other kinds are refused. Beside an objective the
+note holds for all students, in a cell for one. Students have their default settings here; some reasons, such as a
+width, do not apply with others. `make pages` writes this page. For the cells of a study, its plan says the same:
 
 ```sh
 harness plan --study objectives_vs_students
