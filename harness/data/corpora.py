@@ -113,7 +113,7 @@ def _files(source: str) -> list[Path]:
             raise UserError(f"corpus folder {source} has no .txt file")
         return found
     if not kind:
-        raise UserError(f"corpus {source} does not exist as a text file or folder; of names, {near(source, NAMED)}")
+        raise UserError(f"corpus {source} does not exist; give a text file, a folder or a name: {near(source, NAMED)}")
     return [root]
 
 
@@ -123,7 +123,7 @@ def _lines(path: Path) -> Iterator[str]:
         with open(path, "rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
                 if len(line) > LONGEST:
-                    raise UserError(f"{path}, line {number}: longer than {LONGEST // 10**6} MB, so not one document")
+                    raise UserError(f"{path}, line {number}: longer than {LONGEST // 10**6} MB, the limit for one line")
                 if b"\0" in line:
                     raise UserError(f"{path}, line {number}: a NUL byte, so this is not a text file")
                 try:
@@ -169,7 +169,7 @@ def _hub_name(source: str) -> tuple[str, str | None]:
     """(data set, configuration)"""
     name = source.removeprefix("hub:")
     if not name.strip("/ "):
-        raise UserError(f"corpus {source!r} names no data set: hub:NAME or hub:NAME/CONFIGURATION")
+        raise UserError(f"corpus {source!r} names no data set; write hub:NAME or hub:NAME/CONFIGURATION")
     parts = name.split("/")
     return HUB.get(name) or ("/".join(parts[:2]), "/".join(parts[2:]) or None)
 
@@ -207,7 +207,7 @@ def _hub(source: str) -> Iterator[str]:
         if row is None:
             return
         if not isinstance(row.get("text"), str):
-            raise UserError(f"corpus {source} has no column of texts called text: {near('text', row)}")
+            raise UserError(f"corpus {source} has no column text that holds texts: {near('text', row)}")
         yield row["text"]
 
 

@@ -65,7 +65,7 @@ class Declaration:
 def check_name(task: str) -> None:
     """Raise UserError for what no task can be called."""
     if not task.isidentifier():
-        raise UserError(f"task name {task!r} must be letters, digits and underscores, not a digit first")
+        raise UserError(f"task name {task!r} may hold only letters, digits and underscores, and no digit first")
     if task in TAKEN:
-        where = "that of the mean over tasks" if task == "average" else f"in names of settings, as in {task}.epochs"
-        raise UserError(f"task name {task!r} has another meaning, {where}: call your data otherwise")
+        where = "for the mean over tasks" if task == "average" else f"for settings, as in {task}.epochs"
+        raise UserError(f"task name {task!r} is reserved {where}: give your data another name")

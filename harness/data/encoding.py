@@ -199,7 +199,9 @@ def folds(size: int, content: str, labels: Tensor, groups: Tensor | None = None)
     else:
         place = torch.cat([torch.zeros(1, dtype=torch.int64), (groups[order].diff() != 0).cumsum(0)])
     if not size or int(place[-1]) + 1 < FOLDS:
-        raise UserError(f"protocol nested parts the training examples in {FOLDS}, and there are {size}")
+        raise UserError(
+            f"protocol nested splits the training examples into {FOLDS} folds: {size} are too few or in too few groups"
+        )
     return [order[place % FOLDS == part].sort().values for part in range(FOLDS)]
 
 

@@ -66,7 +66,7 @@ def content(task: Task, data: str) -> str:
 def _content(source: TaskSource, task: Task) -> str:
     found = source.content(task)
     if not isinstance(found, str) or not found:  # other data would be the same runs
-        raise UserError(f"{SOURCES.called(source.name)}: content returned {found!r}, but must return a hash, as text")
+        raise UserError(f"{SOURCES.called(source.name)}: content returned {found!r}, but must return a hash as text")
     return found
 
 
@@ -82,7 +82,7 @@ def load_test(task: Task, data: str) -> tuple[tuple[NumberedSplit, ...], str]:
         examples, known = list(source.examples(task, name)), dict[int, str]()
         for where, _, number in examples:
             if (index := int(str(number))) in known:
-                raise UserError(f"{where}: number {index}, to which one answer is given, stands at {known[index]}, too")
+                raise UserError(f"{where}: number {index} is already that of {known[index]}: give each its own")
             known[index] = where
         split = made(task, name, [texts for _, texts, _ in examples], [0] * len(examples))
         found.append(NumberedSplit(split, list(known)))
@@ -104,7 +104,7 @@ def source_of(task: Task, data: str) -> TaskSource:
     if not found:
         raise UserError(having[0].elsewhere(task, titles.get(data, data)))
     if len(found) > 1:
-        raise UserError(f"task {task.name} is read by {found[0].name} and by {found[1].name}: rename it in one")
+        raise UserError(f"task {task.name} is in both {found[0].name} and {found[1].name}: rename it in one of them")
     return found[0]
 
 

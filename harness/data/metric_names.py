@@ -69,8 +69,8 @@ def chosen(name: str, task: str, classes: int) -> str:
     if name in names:
         return name
     if name in LESS:
-        raise UserError(f"of metric {name} the least is best, but tables take the greatest: use {', '.join(names)}")
+        raise UserError(f"metric {name} is best when lowest, but tables take the highest: use {', '.join(names)}")
     if name in ALL:
         what = f"{classes} classes" if classes else "a score"
-        raise UserError(f"task {task} has {what}, which {name} is not of: use {', '.join(names)}")
+        raise UserError(f"task {task} has {what}, to which metric {name} does not apply: use {', '.join(names)}")
     raise UserError(f"unknown metric {name!r} of task {task}: {near(name, names, 30)}")

@@ -127,9 +127,9 @@ def told_apart(
             continue
         check_name(name)
         if name in TASKS.names():
-            raise UserError(f"there is a task {name} already, in {TASKS.origin(name)}: call your own data otherwise")
+            raise UserError(f"task {name} already exists, in {TASKS.origin(name)}: give your data another name")
         if not place:
-            raise UserError(f"--tasks {word} names no data: {name}=PATH, or {name}=hub:DATASET")
+            raise UserError(f"--tasks {word} names no data; write {name}=PATH or {name}=hub:DATASET")
         declared[name] = _from_files(name, place)
     rest, given = [], set()
     for word in overrides:
@@ -155,7 +155,7 @@ def _from_files(name: str, place: str) -> Declaration:
     if path.suffix in (".yaml", ".yml"):
         said = _yaml(name, path)
         if PATH not in said:
-            raise UserError(f"{path} does not say where the data are: {PATH}: FILE, FOLDER or hub:DATASET")
+            raise UserError(f"{path} does not say where the data are; add a line {PATH}: FILE, FOLDER or hub:DATASET")
         made = Declaration(name, said.pop(PATH), _checked(str(path), said), str(path.parent))
         kind_of(made)
         return made
@@ -183,7 +183,7 @@ def _yaml(name: str, path: Path) -> dict[str, str]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(found, yaml.MappingNode) or not all(isinstance(key, yaml.ScalarNode) for key, _ in found.value):
-        raise UserError(f"{path} must say what task {name} is, line by line, as in text: review")
+        raise UserError(f"{path} must describe task {name} with one setting a line, as in text: review")
     said: dict[str, str] = {}
     for key, node in found.value:
         where = f"{path}, line {key.start_mark.line + 1}: {key.value}"
@@ -191,7 +191,7 @@ def _yaml(name: str, path: Path) -> dict[str, str]:
         if not all(isinstance(value, yaml.ScalarNode) and value.value for value in values) or not values:
             raise UserError(f"{where} must be followed by text, a number or a list of them")
         if key.value in said:
-            raise UserError(f"{where} stands twice")
+            raise UserError(f"{where} appears twice")
         said[key.value] = _text([value.value for value in values] if values is node.value else node.value)
     return said
 
@@ -213,5 +213,5 @@ def _text(value: object) -> str:
         return str(value)
     for name in map(str, value):
         if "," in name:
-            raise UserError(f"{name!r} holds a comma, which parts names from each other: call it otherwise")
+            raise UserError(f"{name!r} contains a comma, which separates names: rename it")
     return ",".join(map(str, value))

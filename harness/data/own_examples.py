@@ -61,13 +61,13 @@ class OwnExamples:
         self.train_name = self._named("train", TRAIN, names)
         if not self.train_name:
             raise UserError(
-                f"{source.data} has no split train: {near('train', names)}; {self.name}.train=SPLIT names it"
+                f"{source.data} has no split train: {near('train', names)}; choose one with {self.name}.train=SPLIT"
             )
         self.dev_name = self._named("dev", DEV, names) or self._named("", TEST, names)
         if self.dev_name == self.train_name:
-            raise UserError(f"task {self.name} would be reported on what it is trained on: {self.train_name}")
+            raise UserError(f"task {self.name} would be reported on its own training examples, {self.train_name}")
         if self.dev_name and {"held_out", "split_seed"} & self.settings.keys():
-            raise UserError(f"nothing is held out of train of task {self.name}: {self.dev_name} is reported")
+            raise UserError(f"task {self.name} holds nothing out of train, since it has {self.dev_name} to report")
         rows = self._rows(self.train_name)
         self._columns(rows[0][1])
         self.pair = len(self.texts) == 2
@@ -125,7 +125,9 @@ class OwnExamples:
         found = [name for name in usual if name in names]
         if len(found) > 1:
             which = setting or "dev"
-            raise UserError(f"{self.source.data} has both {found[0]} and {found[1]}: {self.name}.{which}= says which")
+            raise UserError(
+                f"{self.source.data} has both {found[0]} and {found[1]}: choose one with {self.name}.{which}=SPLIT"
+            )
         return found[0] if found else ""
 
     def _rows(self, name: str) -> list[Row]:
@@ -138,7 +140,7 @@ class OwnExamples:
         named = [str(first[name]).strip().lower() in (name.lower(), *NAMES) for name in names]
         if "columns" in self.settings and named and all(named):
             told = _listed([str(one) for one in first.values()])
-            raise UserError(f"{where}: {told} are names of columns and no example: leave {self.name}.columns out")
+            raise UserError(f"{where}: {told} is a header, not an example: leave out {self.name}.columns")
         return rows
 
     def _columns(self, first: Columns) -> None:
@@ -150,14 +152,14 @@ class OwnExamples:
         if "text" in given:
             self.texts = tuple(given[key] for key in ("text", "text2") if key in given)
             if len({*self.texts}) < len(self.texts):
-                raise UserError(f"both texts of task {self.name} would be one column: {self.texts[0]}")
+                raise UserError(f"both texts of task {self.name} are the same column: {self.texts[0]}")
         elif "text2" in given or not usual:
             asked = ", ".join((*SINGLE, *(" with ".join(pair) for pair in PAIRS)))
-            raise UserError(f"{where} has no column of text: it has {_listed(names)}, and {asked} are looked for; "
-                            f"say --set {self._how_to_read(names)}")  # fmt: skip
+            raise UserError(f"{where} has no text column, such as {asked}: it has {_listed(names)}; "
+                            f"use --set {self._how_to_read(names)}")  # fmt: skip
         elif len(usual) > 1:
             raise UserError(f"{where} has the columns {' and '.join('+'.join(one) for one in usual)}: "
-                            f"--set {self.name}.text=COLUMN says which is the text")  # fmt: skip
+                            f"choose the text with --set {self.name}.text=COLUMN")  # fmt: skip
         else:
             self.texts = usual[0]
         self.group, self.label = given.get("group", ""), ""
@@ -166,13 +168,13 @@ class OwnExamples:
             return
         labels = [given["label"]] if "label" in given else [name for name in LABEL if name in names]
         if len(labels) != 1:
-            has = f"the columns {' and '.join(labels)}" if labels else f"no column of labels: it has {_listed(names)}"
+            has = f"the columns {' and '.join(labels)}" if labels else f"no label column: it has {_listed(names)}"
             raise UserError(
-                f"{where} has {has}; --set {self.name}.label=COLUMN says which it is, or {NONE} that there is none"
+                f"{where} has {has}; choose with --set {self.name}.label=COLUMN, or {NONE} if there is none"
             )
         self.label = labels[0]
         if len({*self.texts, self.label}) <= len(self.texts):
-            raise UserError(f"the label of task {self.name} would be its text: {self.label}")
+            raise UserError(f"the label and the text of task {self.name} are the same column: {self.label}")
 
     def _how_to_read(self, names: Sequence[str]) -> str:
         """What there is to say of columns without a text, as far as their names tell."""
@@ -184,7 +186,7 @@ class OwnExamples:
         if text:
             return " ".join(settings)
         table = f"{self.source.data}".endswith((".csv", ".tsv"))
-        first = f", or {self.name}.columns=text,label where the first line is an example already" if table else ""
+        first = f", or {self.name}.columns=text,label if the first line is already an example" if table else ""
         return f"{self.name}.text=COLUMN{first}"
 
     # ------------------------------------------------------------ texts and labels
@@ -196,7 +198,7 @@ class OwnExamples:
     def _text(self, where: str, row: Columns, name: str) -> str:
         text = row.get(name)
         if name not in row:
-            raise UserError(f"{where}: there is no {name}, which others have: {near(name, list(row))}")
+            raise UserError(f"{where}: there is no column {name}, which other rows have: {near(name, list(row))}")
         if not isinstance(text, str):
             raise UserError(f"{where}: {name} is not text but {short(text)}")
         if wrong := spoilt(text):
@@ -211,10 +213,10 @@ class OwnExamples:
             return None
         if self.label not in row:
             found = near(self.label, list(row))
-            raise UserError(f"{where}: there is no column {self.label}, which others have: {found}")
+            raise UserError(f"{where}: there is no column {self.label}, which other rows have: {found}")
         label = row[self.label]
         if label is None or (isinstance(label, str) and not label.strip()) or label != label:  # NaN
-            raise UserError(f"{where}: there is no label in {self.label}")
+            raise UserError(f"{where}: there is no label in column {self.label}")
         if not isinstance(label, (str, bool, int, float)):
             raise UserError(f"{where}: a label is a class or a number, not {short(label)}")
         if isinstance(label, str) and (wrong := spoilt(label)):
@@ -229,12 +231,12 @@ class OwnExamples:
         until, found = self.said("group_until"), []
         for where, row in rows:
             if row.get(self.group) in (None, ""):
-                raise UserError(f"{where}: there is no {self.group}, by which examples are kept together")
+                raise UserError(f"{where}: there is no {self.group}, the group that keeps examples together")
             group = str(row[self.group])
             if wrong := spoilt(group):
                 raise UserError(f"{where}: {self.group} {wrong}")
             if until and until not in group:
-                raise UserError(f"{where}: {self.group} {group!r} does not hold {until!r}")
+                raise UserError(f"{where}: {self.group} {group!r} does not contain {until!r}")
             found.append(group.partition(until)[0] if until else group)
         if len(set(found)) == 1:
             raise UserError(f"{self.source.data}: {self.group} is the same in all examples, so none can be held out")
@@ -244,7 +246,7 @@ class OwnExamples:
         """Whether the labels are numbers to be predicted. Raises UserError where some are no numbers."""
         kind = self.said("kind")
         if kind not in ("", "classes", "score"):
-            raise UserError(f"{self.name}.kind is classes or score, not {kind!r}")
+            raise UserError(f"{self.name}.kind must be classes or score, not {kind!r}")
         if kind == "classes" or "classes" in self.settings or (not kind and self.source.classes(self.label)):
             if kind == "score":
                 raise UserError(f"{self.name}.kind is score, but {self.name}.classes names classes")
@@ -256,20 +258,20 @@ class OwnExamples:
             if examples and all(re.fullmatch(r"[-+]?\d+,\d+", str(label).strip()) for _, _, label in examples):
                 where, _, label = examples[0]
                 raise UserError(
-                    f"{where}: {self.label} {short(label)} has a decimal comma: scores are written with a point; "
-                    f"{self.name}.kind=classes takes all as names"
+                    f"{where}: {self.label} {short(label)} has a decimal comma: write scores with a point; "
+                    f"with {self.name}.kind=classes all are names"
                 )
             return False
         if not kind and 2 * known <= len(numbers):  # then those are odd, such as one "NaN" among names
             where, _, label = next(one for one, number in zip(examples, numbers, strict=True) if number is not None)
             raise UserError(
                 f"{where}: {self.label} {short(label)} is a number, but {len(numbers) - known} of {len(numbers)} are "
-                f"none; {self.name}.kind=classes takes all as names"
+                f"not; with {self.name}.kind=classes all are names"
             )
         for (where, _, label), number in zip(examples, numbers, strict=True):
             if number is None:
                 rest = (
-                    "" if kind else f", but {known} of {len(numbers)} are; {self.name}.kind=classes takes all as names"
+                    "" if kind else f", but {known} of {len(numbers)} are; with {self.name}.kind=classes all are names"
                 )
                 raise UserError(f"{where}: {self.label} {short(label)} is not a number{rest}")
             if not math.isfinite(number):
@@ -289,13 +291,13 @@ class OwnExamples:
             return list(declared)
         if not there:
             raise UserError(
-                f"{self.source.data} has no labels, which would tell what is asked: {self.name}.classes=A,B or "
-                f"{self.name}.kind=score says it"
+                f"{self.source.data} has no labels to tell what is asked: use {self.name}.classes=A,B or "
+                f"{self.name}.kind=score"
             )
         if len(there) > MOST_CLASSES and 2 * len(there) > len(train):
             raise UserError(
                 f"{self.source.data}: column {self.label} holds {len(there):,} classes in {len(train):,} examples: is "
-                f"it the label? {self.name}.label=COLUMN names another"
+                f"it the label? Choose another with {self.name}.label=COLUMN"
             )
         numbers = {name: number for name in there if (number := _number(name)) == number and number is not None}
         return sorted(there, key=lambda name: (name not in numbers, numbers.get(name, 0.0), name))
@@ -308,7 +310,7 @@ class OwnExamples:
         first = examples[0][2]
         if all(label == first for _, _, label in examples):
             raise UserError(
-                f"{self.source.data}: all examples of {name} have one label, {first}: nothing can be learnt"
+                f"{self.source.data}: all examples of {name} have the same label, {first}: nothing can be learnt"
             )
 
     def _check_dev(self, train: Sequence[Example], dev: Sequence[Example]) -> None:
@@ -319,10 +321,10 @@ class OwnExamples:
         known = {*self.labels} if self.unlabelled else {label for _, _, label in train}
         for where, _, label in dev if not self.score else ():
             if label not in self.labels:
-                raise UserError(f"{where}: label {short(label)} is in {self.dev_name} alone; train has "
+                raise UserError(f"{where}: label {short(label)} is only in {self.dev_name}; train has "
                                 f"{_listed(self.labels)}")  # fmt: skip
             if label not in known:
-                raise UserError(f"{where}: class {label} is in {self.dev_name} alone: no example of train has it")
+                raise UserError(f"{where}: class {label} is only in {self.dev_name}: no training example has it")
         self._check(dev, self.dev_name)
 
     # ------------------------------------------------------------ a held-out part
@@ -335,10 +337,10 @@ class OwnExamples:
         share, seed = _number(self.said("held_out")), self.said("split_seed")
         if share is None or not 0 < share < 1:
             raise UserError(
-                f"{self.name}.held_out is a part of train between 0 and 1, not {self.settings['held_out']!r}"
+                f"{self.name}.held_out must be a fraction of train between 0 and 1, not {self.settings['held_out']!r}"
             )
         if not (seed.isascii() and seed.isdigit()):
-            raise UserError(f"{self.name}.split_seed is a whole number from 0 on, not {seed!r}")
+            raise UserError(f"{self.name}.split_seed must be a whole number, 0 or more, not {seed!r}")
         keys = self.groups or ["\x1f".join(texts) for _, texts, _ in examples]
         members: dict[str, list[int]] = {}
         for number, key in enumerate(keys):
@@ -354,9 +356,9 @@ class OwnExamples:
                 held |= set(members[key])
         if not held:
             what = "groups" if self.groups else "different texts"
-            said = f" of {len(members)} {what}" if len(members) < len(examples) else ""
+            said = f" with {len(members)} {what}" if len(members) < len(examples) else ""
             raise UserError(
-                f"{self.source.data}: {len(examples)} examples{said} are too few to hold some out: give a dev split"
+                f"{self.source.data}: {len(examples)} examples{said} are too few to hold any out: give a dev split"
             )
         self.groups = [group for number, group in enumerate(self.groups) if number not in held]
         kept = [example for number, example in enumerate(examples) if number not in held]

@@ -28,7 +28,7 @@ from harness.registry import SOURCES, TASKS
 class OwnSource(TaskSource):
     """A kind of place that users keep data in; `declaration` says which and how. It may have any splits and columns."""
 
-    title, hint = "your own data", "it is where --tasks says"
+    title, hint = "your own data", "its data are where --tasks says"
 
     def __init__(self, declaration: Declaration):
         super().__init__(declaration.where)
@@ -90,7 +90,7 @@ class PluginRows(OwnSource):
             yield from dataset_rows(where, lambda: found)
             return
         if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
-            raise UserError(f"{where}: {_of(self.declaration)} gives {short(found)}, where rows are looked for")
+            raise UserError(f"{where}: {_of(self.declaration)} gives {short(found)}, but must give rows")
         given, end = _asked(self.declaration, lambda: iter(found)), object()
         for number in range(1, sys.maxsize):
             row = _asked(self.declaration, lambda: next(given, end))
@@ -98,8 +98,8 @@ class PluginRows(OwnSource):
                 return
             if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
                 raise UserError(
-                    f"{where} {number}: {_of(self.declaration)} gives {short(row)}, where a row is a mapping from "
-                    "names of columns to values"
+                    f"{where} {number}: {_of(self.declaration)} gives {short(row)}, but a row must be a mapping "
+                    "from column names to values"
                 )
             yield f"{where} {number}", row
 
@@ -126,7 +126,7 @@ def opened(declaration: Declaration) -> OwnSource:
         return kind_of(place)(place)
     if not isinstance(given, Mapping) or not all(isinstance(split, str) for split in given):
         raise UserError(
-            f"{_of(declaration)} must give a path, hub:DATASET or a mapping from names of splits to rows, "
+            f"{_of(declaration)} must give a path, hub:DATASET or a mapping from split names to rows, "
             f"not {short(given)}"
         )
     return PluginRows(declaration, given)

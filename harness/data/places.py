@@ -28,11 +28,11 @@ def kind_at(path: Path) -> str:
     except OSError as error:
         refuse_unread(error, path)
     except ValueError as error:
-        raise UserError(f"{str(path)!r} holds a NUL character, which no path can") from error
+        raise UserError(f"{str(path)!r} contains a NUL character, which no path can") from error
     if stat.S_ISDIR(mode):
         return "folder"
     if not stat.S_ISREG(mode):
-        raise UserError(f"{path} is a pipe or a device: data are read more than once, so from files alone")
+        raise UserError(f"{path} is a pipe or a device, but data are read more than once: give a file")
     return "file"
 
 
@@ -57,8 +57,8 @@ def halved(text: str) -> bool:
 def spoilt(text: str) -> str:
     """What a text holds that none should, as the rest of a sentence; "" where it is sound."""
     if "\0" in text:
-        return "holds a NUL character, so the file is damaged or no text"
-    return "holds half a character, such as \\ud800 without the other half" if halved(text) else ""
+        return "contains a NUL character, so the file is damaged or not text"
+    return "contains half a character, such as \\ud800 without its other half" if halved(text) else ""
 
 
 def refuse_unread(error: OSError, path: Path | None = None) -> NoReturn:

@@ -102,7 +102,7 @@ class TaskSource(ABC):
 
     def elsewhere(self, task: Task, where: str) -> str:
         """What is said of one of its tasks where `--data` means a place that it is not in."""
-        return f"task {task.name} exists in {self.title} alone, not in {where}: {self.hint}"
+        return f"task {task.name} exists only in {self.title}, not in {where}: {self.hint}"
 
     def splits(self, task: Task) -> list[Split]:
         """Train and the dev splits. Raises UserError as `examples` does, and for a wrong text or label."""
@@ -124,24 +124,24 @@ class TaskSource(ABC):
         who, labels = f"{SOURCES.called(self.name)}: task {task.name}", train.labels
         if told(labels) and (labels == labels[0]).all():
             one = task.labels[int(labels[0])] if task.labels else f"{labels[0]:g}"
-            raise UserError(f"{who}: all examples of train have one label, {one}: nothing can be learnt")
+            raise UserError(f"{who}: all examples of train have the same label, {one}: nothing can be learnt")
         groups: Any = self.groups(task)
         fits = isinstance(groups, np.ndarray) and (groups.dtype, groups.shape) == (np.int64, labels.shape)
         if not (groups is None or fits):
             array = isinstance(groups, np.ndarray)
-            what = f"an array of {groups.dtype}, {groups.shape}" if array else repr(groups)[:60]
-            rule = f"must return an array of int64, ({len(labels)},), one for each example of train, or None"
+            what = f"an array of {groups.dtype} of shape {groups.shape}" if array else repr(groups)[:60]
+            rule = f"must return an int64 array of shape ({len(labels)},), one for each training example, or None"
             raise UserError(f"{who}: groups returned {what}, but {rule}")
 
     def _given(self, task: Task, split: str) -> Iterator[Example]:
         """Its `examples`, each of which is a place, texts and a label."""
         found, who = self.examples(task, split), f"{type(self).__name__} of task {task.name}: examples of {split}"
         if not isinstance(found, Iterable):
-            raise UserError(f"{who} are {found!r}, where (place, texts, label) of each are looked for")
+            raise UserError(f"{who} are {found!r}, but must be (place, texts, label) of each")
         for example in found:
             if not (isinstance(example, tuple) and len(example) == 3 and isinstance(example[1], (list, tuple))):
                 told = repr(example)[:60]
-                raise UserError(f"{who}: {told} is none: it must be a place, a list of one or two texts, and a label")
+                raise UserError(f"{who}: {told} must be a tuple of a place, a list of one or two texts, and a label")
             if self._is_users() and any(isinstance(text, str) and not text.strip() for text in example[1]):
                 raise UserError(f"{example[0]}: a text is empty")
             yield example
@@ -157,7 +157,7 @@ def task_source(name: str, *, tasks: tuple[Task, ...]) -> Callable[[type[TaskSou
         if not (inspect.isclass(plugin) and issubclass(plugin, TaskSource)) or inspect.isabstract(plugin):
             raise UserError(f"task source {name!r} must be a subclass of TaskSource with examples, not {plugin!r}")
         if plugin.given not in ("name", "path", ""):
-            raise UserError(f"task source {name!r}: given is 'name', 'path' or '', not {plugin.given!r}")
+            raise UserError(f"task source {name!r}: given must be 'name', 'path' or '', not {plugin.given!r}")
         plugin.name, plugin.tasks, origin = name, tasks, file_of(plugin)
         plugin.title = getattr(plugin, "title", name)
         SOURCES.add(name, plugin, origin)
@@ -181,14 +181,14 @@ def _split(task: Task, name: str, found: Iterable[Example]) -> Split:
     for where, row, label in found:
         if len(row) != 1 + task.pair or not all(isinstance(text, str) for text in row):
             wanted = "two texts" if task.pair else "one text"
-            raise UserError(f"{where}: an example of task {task.name} is {wanted}, not {list(row)!r}")
+            raise UserError(f"{where}: an example of task {task.name} must be {wanted}, not {list(row)!r}")
         if any(halved(str(text)) for text in row):
-            raise UserError(f"{where}: a text holds half a character, such as \\ud800 without the other half")
+            raise UserError(f"{where}: a text contains half a character, such as \\ud800 without its other half")
         texts.append(row)
         labels.append(_parse(task, label, where))
         bare = where if label is None else bare
         if bare and label is not None:
-            raise UserError(f"{where} has a label, but {bare} has none: a part has one for each example, or for none")
+            raise UserError(f"{where} has a label, but {bare} has none: a split must label all of its examples or none")
     if not texts:
         raise UserError(f"task {task.name} has no examples in {name}")
     return made(task, name, texts, labels)
@@ -233,7 +233,7 @@ def _parse(task: Task, label: Any, where: str) -> float:
     if not low <= score <= high:
         raise UserError(f"{where}: score {label!r} is not between {low:g} and {high:g}")
     if abs(score) > LARGEST:
-        raise UserError(f"{where}: score {label!r} is too large to be learnt: at most {LARGEST:g}, of either sign")
+        raise UserError(f"{where}: score {label!r} is too large to be learnt: it must be at most {LARGEST:g} in size")
     if not task.bins:
         return score
     per_point = round(1 / (task.bins[1] - task.bins[0]))
@@ -257,7 +257,7 @@ def lines(path: Path) -> list[str]:
     if other := next((what for start, what in _OTHERS.items() if found.startswith(start)), ""):
         raise UserError(f"{path} is {other}, not UTF-8 text")
     if b"\0" in found[:2]:
-        raise UserError(f"{path} is UTF-16 or no text, not UTF-8 text")
+        raise UserError(f"{path} is UTF-16 or not text at all, not UTF-8 text")
     try:
         text = found.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -268,7 +268,7 @@ def lines(path: Path) -> list[str]:
 
 
 _OTHERS = {  # how a file begins that is known, and no UTF-8 text
-    b"\x1f\x8b": "packed by gzip", b"PK\x03\x04": "a zip archive or an Office document",
+    b"\x1f\x8b": "gzip-compressed", b"PK\x03\x04": "a zip archive or an Office document",
     b"\xff\xfe": "UTF-16 or UTF-32", b"\xfe\xff": "UTF-16 or UTF-32",
 }  # fmt: skip
 

@@ -84,4 +84,4 @@ class Store:
         write_sealed(self.folder / INDEX, self.told)
 
     def _tell(self, trouble: str) -> None:
-        print(f"harness: the files of {self.folder} {trouble}: they are made again", file=sys.stderr, flush=True)
+        print(f"harness: the files of {self.folder} {trouble} and are made again", file=sys.stderr, flush=True)

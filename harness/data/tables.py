@@ -42,9 +42,9 @@ def rows_of(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
         raise UserError(f"{path}: data are read from {', '.join(sorted(READERS))} files, not {suffix or 'others'}")
     for name in ("columns", "delimiter"):
         if name in settings and suffix not in (".csv", *TABBED):
-            raise UserError(f"{path} names its columns itself: {name} is of files with lines of columns")
+            raise UserError(f"{path} names its own columns: setting {name} is only for delimited files, such as .csv")
     if kind_at(path) == "folder":
-        raise UserError(f"{path} is a folder, where a file of examples is looked for")
+        raise UserError(f"{path} is a folder, but must be a file of examples")
     return READERS[suffix](path, settings, lines)
 
 
@@ -53,7 +53,7 @@ def _delimited(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[
     tabbed = path.suffix.lower() in TABBED
     named = settings.get("delimiter", "tab" if tabbed else "comma")
     if named not in DELIMITERS:
-        raise UserError(f"delimiter {named!r} is none of {', '.join(DELIMITERS)}")
+        raise UserError(f"delimiter {named!r} is not one of {', '.join(DELIMITERS)}")
     text = read(path)
     split = ((number, line.split("\t")) for number, line in enumerate(text, 1) if line)
     found = split if named == "tab" else _quoted(path, text, DELIMITERS[named])
@@ -67,7 +67,7 @@ def _delimited(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[
     for number, fields in found:
         if len(fields) != len(header):
             raise UserError(
-                f"{path}, line {number}: {counted(len(fields), 'column')} between {named}s, but {at} has {len(header)}"
+                f"{path}, line {number}: {counted(len(fields), 'column')} split by {named}s, but {at} has {len(header)}"
             )
         yield f"{path}, line {number}", dict(zip(header, fields, strict=True))
 
@@ -82,9 +82,9 @@ def _quoted(path: Path, found: Iterable[str], delimiter: str) -> Iterator[tuple[
         except StopIteration:
             return
         except csv.Error as error:
-            what = "a quoted field begins that does not end" if "end of data" in str(error) else str(error)
+            what = "a quoted field is never closed" if "end of data" in str(error) else str(error)
             if "new-line character" in what:
-                what = "a carriage return where no line ends, for which a line feed is looked for"
+                what = "a carriage return inside a line, but lines must end with a line feed"
             raise UserError(f"{path}, line {number}: {what}") from error
         if fields:
             yield number, fields
@@ -104,7 +104,7 @@ def _json(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[Row]:
         lists = [value for value in found.values() if isinstance(value, list)]
         found = lists[0] if len(lists) == 1 else found
     if not isinstance(found, list):
-        raise UserError(f"{path} must be a list of objects, or hold one; one object a line is for .jsonl")
+        raise UserError(f"{path} must be or contain one list of objects; for one object a line, use .jsonl")
     for number, one in enumerate(found, 1):
         yield f"{path}, example {number}", _object(f"{path}, example {number}", one)
 
@@ -114,7 +114,7 @@ def _parsed(where: str, text: str) -> Any:
         names = [name for name, _ in pairs]
         for name in names:
             if names.count(name) > 1:
-                raise UserError(f"{where}: the key {name!r} stands {names.count(name)} times in one object")
+                raise UserError(f"{where}: the key {name!r} appears {names.count(name)} times in one object")
         return dict(pairs)
 
     try:
@@ -200,7 +200,7 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
     for name, paths in found.items():
         if len({path.suffix for path in paths}) > 1:
             raise UserError(
-                f"{folder} holds {name} twice: {' and '.join(path.name for path in paths)}; leave one there"
+                f"{folder} contains {name} twice: {' and '.join(path.name for path in paths)}; keep only one"
             )
     return found
 
@@ -213,26 +213,26 @@ def check_parts(name: str, paths: Sequence[Path]) -> None:
     folder, parts = paths[0].parent, [_PART.fullmatch(path.stem) for path in paths]
     ways = {"whole" if part is None else part[4]: path.name for part, path in zip(parts, paths, strict=True)}
     if len(ways) > 1:
-        raise UserError(f"{folder} holds {name} in two ways: {' and '.join([*ways.values()][:2])}; leave one there")
+        raise UserError(f"{folder} contains {name} in two forms, {' and '.join([*ways.values()][:2])}; keep only one")
     if parts[0] is None:
         return
     numbers = Counter(int(part[2]) for part in parts if part)
     if doubled := [path.name for part, path in zip(parts, paths, strict=True) if part and numbers[int(part[2])] > 1]:
-        raise UserError(f"{folder} holds a part of {name} twice: {' and '.join(doubled[:2])}; leave one there")
+        raise UserError(f"{folder} contains a part of {name} twice: {' and '.join(doubled[:2])}; keep only one")
     _, low, of, total, _ = parts[0].groups()
     wanted: Sequence[int] = range(min(numbers), max(numbers) + 1) if min(numbers) < 2 else list(numbers)
     if total:
         start = int(0 not in numbers and int(total) in numbers)  # some count from one
         wanted = range(start, start + int(total))
     if max(numbers) not in wanted:
-        raise UserError(f"{folder} holds part {max(numbers)} of {name}, whose names say that there are {int(total)}")
+        raise UserError(f"{folder} contains part {max(numbers)} of {name}, but its file names count {int(total)} parts")
     lacking = [f"{name}-{number:0{len(low)}}{of or ''}{paths[0].suffix}"
                for number in islice((number for number in wanted if number not in numbers), SHOWN)]  # fmt: skip
     if lacking:
         more = len(wanted) - len(numbers) - len(lacking)
         named = ", ".join(lacking) + (f" and {more} more" if more else "")
         are = "are" if len(lacking) > 1 else "is"
-        raise UserError(f"{folder} does not hold the whole of {name}: {named} {are} missing")
+        raise UserError(f"{folder} does not contain all of {name}: {named} {are} missing")
 
 
 def column(named: str, names: Sequence[str], where: str) -> str:

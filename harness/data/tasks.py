@@ -27,7 +27,7 @@ def get_task(name: str) -> Task:
     if name in own.KNOWN:
         return own.KNOWN[name].task
     if name not in TASKS.known() and name not in TASKS.names():
-        raise UserError(f"{unknown('task', name, TASKS.names())}; --tasks NAME=PATH gives data of yours a name")
+        raise UserError(f"{unknown('task', name, TASKS.names())}; name your own data with --tasks NAME=PATH")
     found = TASKS.get(name)
     return found if isinstance(found, Task) else own.know([found])[name].task
 

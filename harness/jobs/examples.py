@@ -203,7 +203,7 @@ def _changed(task: str, source: str) -> UserError:
     where = "" if place == f"task {task}" else f" in {place}"  # of what a plugin's function gives itself
     said = f"the data of {task}{where} changed since the study was planned; give the command again"
     if task in registry.TASKS.names() and not registry.TASKS.ships(task):
-        said += "; where the plugin draws or orders them anew each time that it is asked, let it do so by a fixed seed"
+        said += "; if the plugin draws or shuffles them at each call, it must use a fixed seed"
     return UserError(said)
 
 

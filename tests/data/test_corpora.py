@@ -153,7 +153,7 @@ def test_an_endless_line_is_never_held_whole(tmp_path: Path) -> None:
 
 def test_missing(tmp_path: Path) -> None:
     for ask in (content, lambda source: next(documents(source))):
-        with pytest.raises(UserError, match="corpus pydocs does not exist .* did you mean pydoc"):
+        with pytest.raises(UserError, match="corpus pydocs does not exist; .* did you mean pydoc"):
             ask("pydocs")
         with pytest.raises(UserError, match="has no .txt file"):
             ask(str(tmp_path))
@@ -204,7 +204,7 @@ def test_the_hubs_errors_are_one_sentence(monkeypatch: Any) -> None:
     ):
         next(found)
     monkeypatch.setattr("datasets.load_dataset", lambda *names, **options: [{"texts": "One."}])
-    with pytest.raises(UserError, match="no column of texts called text: did you mean texts"):
+    with pytest.raises(UserError, match="no column text that holds texts: did you mean texts"):
         next(documents("hub:some/text"))
 
 

@@ -238,15 +238,15 @@ DAMAGE: dict[str, tuple[Any, str]] = {
     "index cut": (lambda f: cut(f / "input0" / "train.idx", -9), r"input0/train\.idx is broken"),
     "no format": (
         lambda f: (f / "input0" / "train.idx").write_bytes(b"x" * 99),
-        r"train\.idx is in none of the form",
+        r"train\.idx is in none of fairseq's form",
     ),
     "fewer seconds": (
         lambda f: [shutil.copy(f / "input1" / f"valid.{s}", f / "input1" / f"train.{s}") for s in ("bin", "idx")],
-        r"RTE-bin must hold as many .* of train there are 8 in input0, 6 in input1, 8 in label",
+        r"RTE-bin must have as many .* but train has 8 in input0, 6 in input1, 8 in label",
     ),
     "fewer labels": (
         lambda f: [shutil.copy(f / "label" / f"train.{s}", f / "label" / f"valid.{s}") for s in ("bin", "idx")],
-        r"of valid there are 6 in input0, 6 in input1, 8 in label",
+        r"valid has 6 in input0, 6 in input1, 8 in label",
     ),
     "a strange label": (
         lambda f: relabel(f, ["entailment 3", "not-entailment 3"]),

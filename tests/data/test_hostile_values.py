@@ -41,17 +41,17 @@ def refusal(place: object, *settings: str) -> str:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (("train-00000-of-00003", "train-00002-of-00003"), r"whole of train: train-00001-of-00003\.csv is missing$"),
+        (("train-00000-of-00003", "train-00002-of-00003"), r"all of train: train-00001-of-00003\.csv is missing$"),
         (("train-00000-of-00002",), r"train-00001-of-00002\.csv is missing"),
         (("train-00001-of-00003", "train-00002-of-00003"), r"train-00000-of-00003\.csv is missing"),
         (("train-0-of-9", "train-8-of-9"), r"train-1-of-9\.csv, .*train-5-of-9\.csv and 2 more are missing"),
         (("train-0", "train-3"), r"train-1\.csv, train-2\.csv are missing"),
         (("train-1", "train-3"), r"train-2\.csv is missing"),
-        (("train-0-of-2", "train-1-of-3"), r"train in two ways: train-0-of-2\.csv and train-1-of-3\.csv; leave one"),
-        (("train-0-of-1", "train"), r"train in two ways: train-0-of-1\.csv and train\.csv; leave one"),
-        (("train-0-of-2", "train-1"), "train in two ways"),
+        (("train-0-of-2", "train-1-of-3"), r"train in two forms, train-0-of-2\.csv and train-1-of-3\.csv; keep only"),
+        (("train-0-of-1", "train"), r"train in two forms, train-0-of-1\.csv and train\.csv; keep only"),
+        (("train-0-of-2", "train-1"), "train in two forms"),
         (("train-0-of-2", "train-00-of-2", "train-1-of-2"), r"part of train twice: train-0-of-2\.csv and train-00-of-"),
-        (("train-0-of-2", "train-1-of-2", "train-2-of-2"), "holds part 2 of train, whose names say that there are 2$"),
+        (("train-0-of-2", "train-1-of-2", "train-2-of-2"), "part 2 of train, but its file names count 2 parts$"),
     ],
 )
 def test_parts_that_are_no_whole(tmp_path: Path, names: tuple[str, ...], message: str) -> None:
@@ -86,13 +86,13 @@ def test_half_a_character(tmp_path: Path, name: str) -> None:
     """ "\\ud800" in JSON, which is no text: in a text, a label or a group."""
     spoilt = json.dumps({"text": "good", "label": "b", "id": 2, name: "x\ud800"})
     place = written(tmp_path, a_jsonl=f"{HALF}{spoilt}\n{HALF}") / "a.jsonl"
-    assert refusal(place, "group=id").endswith(f"a.jsonl, line 2: {name} holds half a character, such as \\ud800 "
-                                               "without the other half")  # fmt: skip
+    assert refusal(place, "group=id").endswith(f"a.jsonl, line 2: {name} contains half a character, such as \\ud800 "
+                                               "without its other half")  # fmt: skip
 
 
 def test_half_a_character_of_any_source() -> None:
     task = sources.Task("other", "Other", "accuracy", ("accuracy",), ("a", "b"))
-    with pytest.raises(UserError, match="here, 1: a text holds half a character"):
+    with pytest.raises(UserError, match="here, 1: a text contains half a character"):
         sources._split(task, "train", [("here, 1", ["x\udc00"], "a")])
 
 
@@ -115,7 +115,7 @@ def test_classes_are_in_one_order_whatever_that_of_the_rows(tmp_path: Path) -> N
 def test_what_is_not_a_number_is_no_class(tmp_path: Path, said: str) -> None:
     """So pandas and NumPy write a label that is missing; the word "nan" is a name like others."""
     place = written(tmp_path, a_jsonl=rows(*[0, 1, float("nan")] * 4)) / "a.jsonl"
-    assert refusal(place, said).endswith("line 3: there is no label in label")
+    assert refusal(place, said).endswith("line 3: there is no label in column label")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_what_is_not_a_number_is_no_class(tmp_path: Path, said: str) -> None:
         ("1e308", "line 3: score '1e[+]308' is too large to be learnt"),
         ("-1e20", "score '-1e[+]20' is too large"),
         ("1e999", "line 3: label 'inf' is not finite"),
-        ("NaN", "line 3: there is no label in label"),
+        ("NaN", "line 3: there is no label in column label"),
         ("9" * 400, "label '9+[.]{3} is not finite"),
     ],
 )
@@ -140,10 +140,10 @@ def test_a_score_that_spoils_all(tmp_path: Path, score: str, message: str) -> No
     ("content", "message"),
     [
         (GOOD.encode("utf-16"), "is UTF-16 or UTF-32, not UTF-8 text"),
-        (GOOD.encode("utf-16-le"), "is UTF-16 or no text, not UTF-8 text"),
-        (b"\x1f\x8b\x08\x00", "is packed by gzip, not UTF-8 text"),
+        (GOOD.encode("utf-16-le"), "is UTF-16 or not text at all, not UTF-8 text"),
+        (b"\x1f\x8b\x08\x00", "is gzip-compressed, not UTF-8 text"),
         (b"PK\x03\x04", "is a zip archive or an Office document, not"),
-        (GOOD.replace("\n", "\r").encode(), "line 1: a carriage return where no line ends"),
+        (GOOD.replace("\n", "\r").encode(), "line 1: a carriage return inside a line"),
     ],
 )
 def test_a_file_of_another_kind(tmp_path: Path, content: bytes, message: str) -> None:
@@ -156,13 +156,14 @@ def test_a_file_of_another_kind(tmp_path: Path, content: bytes, message: str) ->
 @pytest.mark.parametrize("said", ["abc", "-1", "1.5", "nan", "²"])
 def test_a_draw_that_is_no_number(tmp_path: Path, said: str) -> None:
     place = written(tmp_path, a_csv=GOOD) / "a.csv"
-    assert refusal(place, f"split_seed={said}") == f"mine.split_seed is a whole number from 0 on, not {said!r}"
+    assert refusal(place, f"split_seed={said}") == f"mine.split_seed must be a whole number, 0 or more, not {said!r}"
 
 
 @pytest.mark.parametrize("said", ["nan", "inf", "0", "1", "2", "-0.2", "some"])
 def test_a_part_that_is_none(tmp_path: Path, said: str) -> None:
     place = written(tmp_path, a_csv=GOOD) / "a.csv"
-    assert refusal(place, f"held_out={said}") == f"mine.held_out is a part of train between 0 and 1, not '{said}'"
+    told = refusal(place, f"held_out={said}")
+    assert told == f"mine.held_out must be a fraction of train between 0 and 1, not '{said}'"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_a_part_that_is_none(tmp_path: Path, said: str) -> None:
         (("title=a\nb",), r"title of mine must be text on one line, not 'a\nb'"),
         (("title=\udce9",), "title of mine must be text on one line, not"),
         (("text=a\0b",), r"text of mine must be text, not 'a\x00b'"),
-        (("text=text", "text2=text"), "both texts of task mine would be one column: text"),
+        (("text=text", "text2=text"), "both texts of task mine are the same column: text"),
     ],
 )
 def test_settings_that_cannot_be(tmp_path: Path, said: tuple[str, ...], message: str) -> None:
@@ -186,9 +187,9 @@ def test_settings_that_cannot_be(tmp_path: Path, said: tuple[str, ...], message:
         ("kind: classes\ntitle: {a: b}\n", "line 2: title must be followed by text"),
         ("classes: []\n", "line 1: classes must be followed by"),
         ("title: &a [*a]\n", "line 1: title must be followed by"),
-        ("title: a\ntitle: b\n", "line 2: title stands twice"),
-        ("classes: [no, 'yes,maybe']\n", "'yes,maybe' holds a comma, which parts names"),
-        ("split_seed: x\n", "mine.split_seed is a whole number from 0 on, not 'x'"),
+        ("title: a\ntitle: b\n", "line 2: title appears twice"),
+        ("classes: [no, 'yes,maybe']\n", "'yes,maybe' contains a comma, which separates names"),
+        ("split_seed: x\n", "mine.split_seed must be a whole number, 0 or more, not 'x'"),
         ("[" * 5000, "is not YAML"),
         ("a: b\n---\nc: d\n", "is not YAML"),
     ],
@@ -227,14 +228,14 @@ FUNCTION = r"the function of task mine in .*plugin\.py"
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("pass", f"^{FUNCTION} must give a path, hub:DATASET or a mapping from names of splits to rows, not None$"),
+        ("pass", f"^{FUNCTION} must give a path, hub:DATASET or a mapping from split names to rows, not None$"),
         ("return [{'text': 'a'}]", "must give a path, .* not .{'text': 'a'}.$"),
         ("return {0: []}", "must give a path, .* not {0: ..}$"),
-        ("return {'train': 5}", f"^task mine, train: {FUNCTION} gives 5, where rows are looked for$"),
-        ("return {'train': 'abc'}", "gives 'abc', where rows are looked for$"),
-        ("return {'train': {'text': ['a']}}", "gives {'text': ..a'.}, where rows are looked for$"),
-        ("return {'train': [{'text': 'a', 'label': 'b'}, None]}", "^task mine, train 2: .* gives None, where a row is"),
-        ("return {'train': [{1: 'a'}]}", "train 1: .* gives {1: 'a'}, where a row is a mapping from names of columns"),
+        ("return {'train': 5}", f"^task mine, train: {FUNCTION} gives 5, but must give rows$"),
+        ("return {'train': 'abc'}", "gives 'abc', but must give rows$"),
+        ("return {'train': {'text': ['a']}}", "gives {'text': ..a'.}, but must give rows$"),
+        ("return {'train': [{'text': 'a', 'label': 'b'}, None]}", "^task mine, train 2: .* gives None, but a row must"),
+        ("return {'train': [{1: 'a'}]}", "train 1: .* gives {1: 'a'}, but a row must be a mapping from column"),
         ("return {'train': []}", "has no examples in train"),
         ("raise KeyError('x')", f"^{FUNCTION}, line 12, failed: KeyError: 'x'$"),
         ("assert False", f"^{FUNCTION}, line 12, failed: AssertionError$"),

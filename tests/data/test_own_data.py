@@ -190,7 +190,7 @@ def test_data_without_labels_say_what_is_asked(tmp_path: Path) -> None:
     """By the classes or the kind; or by a dev split that has labels, though train has none."""
     bare = [{"text": row["text"]} for row in ROWS]
     place = table(tmp_path / "a.csv", bare)
-    for said, message in ((), "no column of labels.* or none that there is none"), (("label=none",), "no labels, wh"):
+    for said, message in ((), "no label column.* or none if there is none"), (("label=none",), "no labels to"):
         with pytest.raises(UserError, match=message):
             reads(place, *said)
     known = reads(place, "label=none", "classes=no,yes")
@@ -282,7 +282,7 @@ def test_a_plugin_says_it_in_a_few_lines(tmp_path: Path, call: Harness) -> None:
     listed = call("list", "tasks", "--plugin", tmp_path / "b.py").stdout.splitlines()
     assert ["mine", "Whether it is so."] in [line.split(None, 1) for line in listed]
     refused = call("plan", *QUICK, "--tasks", f"mine={tmp_path / 'rows.csv'}")
-    assert refused.returncode == 2 and "there is a task mine already" in refused.stderr
+    assert refused.returncode == 2 and "task mine already exists" in refused.stderr
 
 
 OF_MINE = """
@@ -350,7 +350,7 @@ def test_a_plugin_that_draws_examples_anew_each_time_is_told_so(tmp_path: Path, 
     words = ("--tasks", "mine", "--plugin", "plugin.py", "--objectives", "vanilla_kd", "--inits", "random")
     ended = forked("run", "--study", "objectives_vs_init", *words, "--set", "epochs=1", cwd=tmp_path)
     assert ended.returncode == 2 and "in embedded" not in ended.stderr, ended.stderr
-    assert "the data of mine changed" in ended.stderr and "let it do so by a fixed seed" in ended.stderr, ended.stderr
+    assert "the data of mine changed" in ended.stderr and "it must use a fixed seed" in ended.stderr, ended.stderr
 
 
 def test_nodes_of_a_cluster_get_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

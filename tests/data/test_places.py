@@ -75,7 +75,7 @@ def closed(path: Path) -> Iterator[None]:
 def test_no_file_where_one_is_looked_for(place: tuple[Reader, Path, Path]) -> None:
     read, root, file = place
     said = {
-        os.mkfifo: f"{file} is a pipe or a device: data are read more than once, so from files alone",
+        os.mkfifo: f"{file} is a pipe or a device, but data are read more than once: give a file",
         lambda path: path.symlink_to("gone"): f"{file} is a link to {file.parent / 'gone'}, which does not exist",
         lambda path: path.symlink_to(path): f"{file} cannot be read: Too many levels of symbolic links",
     }
@@ -103,7 +103,7 @@ def test_names_that_no_place_has(place: tuple[Reader, Path, Path]) -> None:
 
 def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "train.csv").mkdir()
-    assert refusal(reads, tmp_path) == f"{tmp_path / 'train.csv'} is a folder, where a file of examples is looked for"
+    assert refusal(reads, tmp_path) == f"{tmp_path / 'train.csv'} is a folder, but must be a file of examples"
     (tmp_path / "RTE/train.tsv").mkdir(parents=True)
     assert refusal(glue, tmp_path).endswith("RTE/train.tsv, which is a folder")
     assert refusal(glue, Path(__file__)) == f"data folder {__file__} is a file"

@@ -24,7 +24,7 @@ def test_widths_of_the_logits():
 
 
 def test_unknown_task_suggests_near_names():
-    with pytest.raises(UserError, match="unknown task 'sst-2': did you mean .*sst2.*; --tasks NAME=PATH"):
+    with pytest.raises(UserError, match="unknown task 'sst-2': did you mean .*sst2.*; name .* with --tasks NAME=PATH"):
         get_task("sst-2")
 
 

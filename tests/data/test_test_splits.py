@@ -89,7 +89,7 @@ def test_content_follows_texts_and_numbers(tmp_path: Path) -> None:
         ("rte", ["9" * 5000 + "\tA\tB"], None, "is not a whole number of at most 18 digits"),
         ("qqp", ["-1\tA\tB"], None, r"line 2: id '-1' is not a whole number"),
         ("qqp", ["0\tA", "B\tC"], None, r"line 2: 2 tab-separated columns"),  # a row without a prediction fails there
-        ("rte", ["0\tA\tB", "1\tC\tD", "1\tE\tF"], None, r"line 4: number 1, .* stands at .*, line 3, too"),
+        ("rte", ["0\tA\tB", "1\tC\tD", "1\tE\tF"], None, r"line 4: number 1 is already that of .*, line 3: give"),
         ("sst2", [], None, "a header but no examples"),
         ("sst2", None, "sentence\tlabel", r"line 1: the header has no column 'index'"),
     ],

@@ -248,7 +248,7 @@ def test_a_long_file_is_read_in_parts(
     ("file", "content", "words"),
     [
         ("in.csv", b"a,b\n1,2\n", "no column text or sentence, which predict reads; it has a, b: rename one"),
-        ("in.csv", b"text,b\n1\n", "line 2: 1 column between commas, but"),
+        ("in.csv", b"text,b\n1\n", "line 2: 1 column split by commas, but"),
         ("in.csv", b"", "no column text or sentence, which predict reads; it has none"),
         ("in.csv", b'text\n"a\n', "line 2"),
         ("in.jsonl", b'{"text": "a"}\n{"text": 3}\n', "line 2: a text is a string, not 3"),

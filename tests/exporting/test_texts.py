@@ -123,11 +123,11 @@ def test_a_header_goes_before_what_was_said_of_the_data(ask: Ask) -> None:
     ("file", "content", "data", "words"),
     [
         ("in.csv", "word1 text;text\n", (["body"], SEMICOLON | HEADLESS), "line 1 may be a header or an example: let"),
-        ("in.csv", "a;b;c\n", (["body"], SEMICOLON | HEADLESS), "3 columns between semicolons, but the setting"),
+        ("in.csv", "a;b;c\n", (["body"], SEMICOLON | HEADLESS), "3 columns split by semicolons, but the setting"),
         ("in.csv", "text;label\nword1;2\n", (), "there is no column text or sentence, which predict reads"),
         ("in.txt", "word1\tword2\n", (), "rename one; texts with tabs, one a line, are read by --input -"),
         ("in.json", '[{"text": "a"}, {"text": 3}]', (), "example 2: a text is a string, not 3"),
-        ("in.json", '[{"text": "a\\ud800"}]', (), "example 1: text holds half a character"),
+        ("in.json", '[{"text": "a\\ud800"}]', (), "example 1: text contains half a character"),
         ("in.json", '{"a": "b"}\n', (), "line 1: there is no column text or sentence"),
     ],
 )  # fmt: skip

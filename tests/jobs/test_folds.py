@@ -53,7 +53,7 @@ def test_what_belongs_together_is_never_parted(groups: list[int]) -> None:
 
 
 def test_too_few_examples_are_refused() -> None:
-    with pytest.raises(UserError, match="parts the training examples in 5, and there are 4"):
+    with pytest.raises(UserError, match="splits the training examples into 5 folds: 4 are too few"):
         folds(4, "content", torch.zeros(4))
 
 

@@ -55,7 +55,7 @@ class FairseqFolder(GlueFolder):
         if len(set(sizes)) > 1:
             kinds = [*_inputs(task), "label"]
             counted = ", ".join(f"{size} in {kind}" for size, kind in zip(sizes, kinds, strict=False))
-            raise UserError(f"{folder} must hold as many texts as labels, but of {name} there are {counted}")
+            raise UserError(f"{folder} must have as many texts as labels, but {name} has {counted}")
         for i, label in enumerate(range(sizes[0]) if labels is None else labels):
             yield f"{folder / 'input0' / name}.bin, example {i}", [part.text(i, decode) for part in parts], label
 
@@ -85,7 +85,7 @@ class FairseqFolder(GlueFolder):
             if kind_at(folder / "encoder.json") == "file":
                 return folder / "encoder.json"
         raise UserError(
-            f"{self.binary(task)} holds GPT-2 pieces, which GPT-2's encoder.json turns into text: put it in {self.data}"
+            f"{self.binary(task)} holds GPT-2 pieces, which need GPT-2's encoder.json to be read: put it in {self.data}"
         )
 
 
@@ -189,7 +189,7 @@ def _open(prefix: Path) -> Any:
         from fairseq.data.indexed_dataset import infer_dataset_impl
     form = infer_dataset_impl(str(prefix))
     if form not in ("mmap", "cached"):
-        raise UserError(f"{names[1]} is in none of the formats mmap, lazy and cached of fairseq")
+        raise UserError(f"{names[1]} is in none of fairseq's formats mmap, lazy and cached")
     try:
         data = load_indexed_dataset(str(prefix), dataset_impl=form)
         if form == "cached" and names[1].stat().st_size < 48 + 8 * (2 * len(data) + 2 + len(data.sizes)):

@@ -97,7 +97,7 @@ class Glue(TaskSource):
                 raise UserError(f"{self.data}: {of} holds the same examples as train")
         labels = {label for *_, label in examples[0]}
         if len(labels) < 2 <= len(examples[0]):
-            raise UserError(f"{self.data}: all examples of train of task {task.name} have one label")
+            raise UserError(f"{self.data}: all training examples of task {task.name} have the same label")
         return found
 
 
@@ -210,7 +210,7 @@ def _cells(path: Path, columns: Sequence[str], dropping: bool = False) -> Iterat
     for number, line in enumerate(found, 2 if columns else 1):
         fields, where = line.split("\t"), f"{path}, line {number}"
         if len(fields) > most and path.parent.name not in BROKEN_LINES:
-            raise UserError(f"{where}: {len(fields)} tab-separated columns, but a line of this file has {most}")
+            raise UserError(f"{where}: {len(fields)} tab-separated columns, but lines of this file have {most}")
         if len(fields) >= width:
             yield where, [fields[position] for position in needed]
         elif not dropping:

@@ -64,12 +64,12 @@ class OwnFiles(OwnSource):
         """The files of every split. A split may also be named as the file that it is."""
         if kind_at(self.path) == "file":
             if beside := [name for name in ("train", "dev") if name in self.settings]:
-                raise UserError(f"{self.path} is one file: give its folder where {' and '.join(beside)} name others")
+                raise UserError(f"{self.path} is a single file: give its folder to use {' and '.join(beside)}")
             return {"train": [self.path]}
         found = tables.files_of(self.path)
         if not found:
             there = [path.name for path in entries(self.path)]
-            raise UserError(f"{self.path} holds no data of its own: {', '.join(there[:8]) or 'it is empty'}")
+            raise UserError(f"{self.path} has no data files: {', '.join(there[:8]) or 'it is empty'}")
         return found | {path.name: [path] for paths in found.values() for path in paths}
 
 

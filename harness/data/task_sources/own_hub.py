@@ -26,7 +26,7 @@ class OwnHub(OwnSource):
     def opens(cls, declaration: Declaration) -> bool:
         place = str(declaration.place)
         if place.startswith(PREFIX) and not place.removeprefix(PREFIX).partition(":")[0]:
-            raise UserError(f"{place} names no data set: hub:DATASET or hub:DATASET:CONFIG")
+            raise UserError(f"{place} names no data set; write hub:DATASET or hub:DATASET:CONFIG")
         return place.startswith(PREFIX)
 
     def names(self) -> Sequence[str]:
