@@ -58,7 +58,7 @@ def score(task: Task, predictions: Any, labels: Any) -> dict[str, float]:
     if task.bins:
         labels = np.array(task.bins)[labels]
     if predictions.shape != labels.shape or predictions.ndim != 1 or not len(labels):
-        raise ValueError(f"one prediction a label is needed, not {predictions.shape} for {labels.shape}")
+        raise ValueError(f"one prediction per label is needed, not {predictions.shape} for {labels.shape}")
     if not np.isfinite(predictions).all():
         raise ValueError("a prediction is not finite")
     parts = {part for name in task.metrics for part in MEANS.get(name, (name,))}

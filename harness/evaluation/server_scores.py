@@ -31,7 +31,7 @@ def read(path: Path, tasks: Collection[str]) -> dict[str, dict[str, float]]:
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"--scores {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not lines or any(None in line or None in line.values() or set(line) != set(COLUMNS) for line in lines):
-        raise UserError(f"--scores {path} must be a CSV of {', '.join(COLUMNS)}, and begin with these names")
+        raise UserError(f"--scores {path} must be a CSV file of {', '.join(COLUMNS)}, with these as its header")
     found: dict[str, dict[str, float]] = {}
     for line in lines:
         name, metric, text = (line[column].strip() for column in COLUMNS)
@@ -60,7 +60,7 @@ def _points(task: str, metric: str, text: str) -> float:
     if not low <= points <= 100:
         raise UserError(f"{metric} of {task} must be {low:g} to 100 points, as the server prints it, not {text[:40]!r}")
     if 0 < abs(points) < 1:
-        raise UserError(f"{metric} of {task} is given in points, as the server prints it: {100 * points:g}, not {text}")
+        raise UserError(f"{metric} of {task} must be in points, as the server prints it: {100 * points:g}, not {text}")
     return points
 
 

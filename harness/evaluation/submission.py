@@ -42,8 +42,8 @@ def check_apart(tasks: Iterable[Task]) -> None:
     for task in tasks:
         if (other := named.setdefault(task.folder, task.name)) != task.name:
             raise UserError(
-                f"{other} and {task.name} are both {task.folder} to GLUE's server, whose file holds the answers to one "
-                "alone: --tasks says which"
+                f"{other} and {task.name} are both {task.folder} to GLUE's server, which takes answers to only "
+                "one: choose it with --tasks"
             )
 
 

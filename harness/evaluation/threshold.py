@@ -16,9 +16,9 @@ def best_threshold(similarities: np.ndarray, labels: np.ndarray) -> float:
     """
     similarities, labels = np.asarray(similarities, np.float64), np.asarray(labels)
     if similarities.shape != labels.shape or similarities.ndim != 1 or not len(labels):
-        raise ValueError(f"one similarity a label is needed, not {similarities.shape} for {labels.shape}")
+        raise ValueError(f"one similarity per label is needed, not {similarities.shape} for {labels.shape}")
     if not (np.abs(similarities) < NOTHING).all():  # false for NaN too
-        raise ValueError("a similarity is no cosine")
+        raise ValueError("a similarity is not a cosine")
     if not np.isin(labels, (0, 1)).all():
         raise ValueError("a label is neither 0 nor 1")
     order = np.argsort(similarities)

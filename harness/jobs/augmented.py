@@ -27,7 +27,7 @@ def check(value: str) -> None:
     named = ("none", MASKING, WITH_TAGS, MASKED)
     if value not in named and not (kind in (MASKED, VECTORS) and file):
         ways = f"{', '.join(named)}, {VECTORS}:FILE or {MASKED}:FILE with a file of word vectors"
-        raise UserError(f"augmentation is {ways}, not {value!r}")
+        raise UserError(f"augmentation must be {ways}, not {value!r}")
 
 
 def augmented(split: Split, run: Run, workspace: Workspace, source: Teacher) -> Split:

@@ -180,7 +180,7 @@ def _indices(size: int, run: CorpusRun, workspace: Workspace) -> tuple[Tensor, T
     index = subset_index(index, part_of(len(index), run.settings), run.corpus)
     if not len(index):
         raise UserError(
-            f"corpus {workspace.corpus} has a single piece of text: too little to train on and hold out from"
+            f"corpus {workspace.corpus} has a single piece of text: too little to hold any out of"
         )
     return index, held_out
 
@@ -209,7 +209,7 @@ def _cross_entropy(model: nn.Module, data: Part, settings: Settings) -> float:
         with precision(settings, machine.device()):
             outputs: Outputs = model(batch, Want(mlm_logits=True))
         if batch.targets is None:
-            raise TypeError("masked text has targets")
+            raise TypeError("masked text must have targets")
         targets = batch.targets.flatten()[batch.predicted]
         total += F.cross_entropy(outputs.mlm_logits.float(), targets, reduction="sum").item()
         number += len(targets)

@@ -30,8 +30,8 @@ def check(run: Run, workspace: Workspace) -> dict[str, str]:
     who = _base_teacher(run, workspace)
     if who and teacher_source(workspace.teacher).content() != who.content:
         raise UserError(
-            f"teacher {workspace.teacher} is not the one that the study was planned with: its "
-            "files changed meanwhile, or the hub has a newer one; give the command again"
+            f"teacher {workspace.teacher} changed since the study was planned: its "
+            "files changed, or the hub has a newer version; give the command again"
         )
     for content in files_of(run, workspace.files):
         if content_of(Path(workspace.files[content]))[:16] != content:

@@ -32,7 +32,7 @@ from harness.training.weights import check_opens, save
 from harness.training.work import Work
 from harness.training.workspace import teacher_source, teacher_tokenizer
 
-KEPT = "what it computes with and __init__ does not make alike must be a parameter or a buffer (register_buffer)"
+KEPT = "state that __init__ does not rebuild exactly must be a parameter or a buffer (register_buffer)"
 
 
 def fine_tune(run: TeacherRun | CheckpointRun, work: Work, random: bool = False) -> Performed:

@@ -86,17 +86,17 @@ def _left(run: Run, left: Any) -> Performed:
     try:
         canonical(record)
     except (TypeError, ValueError, RecursionError) as error:
-        raise TrainingFailure(f"{who} a record that is no JSON: {error}") from error
+        raise TrainingFailure(f"{who} a record that is not JSON: {error}") from error
     if run.scored and not plugin_code.ours(Path(registry.file_of(type(run)))):
         if lacking := [what for what in ("metrics", "selection", "best") if what not in record]:
-            raise TrainingFailure(f"{who} a record without {lacking[0]!r}, which a table tells")
+            raise TrainingFailure(f"{who} a record without {lacking[0]!r}, which tables need")
         told = {**record["metrics"], "selection": record["selection"]}
         asked = [name for name in (getattr(run, "metric", "selection"), *told) if not isinstance(told.get(name), float)]
         if asked:
             raise TrainingFailure(f"{who} {asked[0]} {told.get(asked[0])!r}, which must be a float")
         sizes = {what: len((left[1] or {}).get(what, ())) for what in ("ids", "predictions", "labels")}
         if isinstance(run, TaskRun) and len({*sizes.values()}) > 1:
-            raise TrainingFailure(f"{who} predictions of other sizes: {sizes}")
+            raise TrainingFailure(f"{who} predictions of unequal lengths: {sizes}")
     return left
 
 

@@ -71,15 +71,15 @@ def recorded(name: str, started: Any) -> Record:
     """What a student says of its start, as a record holds it. Raises UserError for what no record can hold."""
     who = f"{registry.STUDENTS.called(name)}: initialise returned"
     if not isinstance(started, Mapping):
-        raise UserError(f"{who} {started!r}, but must return what is to be recorded, {{}} where that is nothing")
+        raise UserError(f"{who} {started!r}, but must return a mapping to record, {{}} if there is nothing")
     if wrong := [key for key in started if not isinstance(key, str)]:
-        raise UserError(f"{who} {wrong[0]!r} as a name, but names in a record are words")
+        raise UserError(f"{who} {wrong[0]!r} as a key, but the keys of a record must be strings")
     try:
         canonical(started)
     except (TypeError, ValueError) as error:
-        raise UserError(f"{who} {started!r}, which a record in JSON cannot hold: {error}") from error
+        raise UserError(f"{who} {started!r}, which cannot be recorded as JSON: {error}") from error
     if "coverage" in started and not (isinstance(started["coverage"], (int, float)) and "filled" in started):
-        raise UserError(f"{who} {started!r}, but coverage is a share of the vocabulary, and filled says of what")
+        raise UserError(f"{who} {started!r}, but coverage must be a share, and filled must say of what")
     return dict(started)
 
 

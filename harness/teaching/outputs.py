@@ -27,7 +27,7 @@ from harness.training.weights import check_opens
 from harness.training.workspace import Workspace, teacher_fingerprint, teacher_source
 
 BATCH = 32  # examples a teacher call when filling the cache
-REOPENED = "it must read the weights that it is given, and what it computes with must be in them"
+REOPENED = "it must load the weights it is given, and all its state must be in them"
 
 
 class Encoder(nn.Module):

@@ -49,7 +49,7 @@ def check_opens(model: nn.Module, opened: nn.Module, batch: Batch, who: str, mus
     want = Want(logits=batch.targets is None, mlm_logits=batch.targets is not None)
     ours, theirs = (getattr(each.eval()(batch, want), want.parts()[0][0]).float() for each in (model, opened))
     if ours.shape != theirs.shape or not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4, equal_nan=True):
-        raise TrainingFailure(f"{who} answers otherwise once its weights are saved and opened again: {must}")
+        raise TrainingFailure(f"{who} gives other outputs once its weights are saved and loaded again: {must}")
 
 
 def save_reader(reader: PreTrainedTokenizerBase, folder: Path) -> None:

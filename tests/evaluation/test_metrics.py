@@ -99,7 +99,7 @@ def test_constant_predictions_are_never_nan(name, size):
 
 @pytest.mark.parametrize(("predictions", "labels"), [([1, 0], [1]), ([], []), ([[1], [0]], [1, 0])])
 def test_wrong_shapes_are_refused(predictions, labels):
-    with pytest.raises(ValueError, match="one prediction a label"):
+    with pytest.raises(ValueError, match="one prediction per label"):
         score(get_task("rte"), predictions, labels)
 
 

@@ -185,14 +185,14 @@ def test_what_the_server_said_is_kept_and_compared(
         "task,metric,score\nsst3,accuracy,70": "unknown task of this plan 'sst3': did you mean sst2?",
         "task,metric,score\nsst2,acuracy,70": "unknown metric of sst2 'acuracy': did you mean accuracy?",
         "task,metric,score\nsst2,accuracy,170": "must be 0 to 100 points, as the server prints it, not '170'",
-        "task,metric,score\nsst2,accuracy,0.7": "is given in points, as the server prints it: 70, not 0.7",
+        "task,metric,score\nsst2,accuracy,0.7": "must be in points, as the server prints it: 70, not 0.7",
         "task,metric,score\nsst2,accuracy,-0.7": "must be 0 to 100 points",
         "task,metric,score\nsst2,accuracy,nan": "must be 0 to 100 points",
         "task,metric,score\nsst2,accuracy,70\nsst2,accuracy,71": "gives accuracy of sst2 twice",
         'task,metric,score\nsst2,accuracy,"70': "cannot be read: unexpected end of data",
         "task,metric,score\nsst2,accuracy," + 99_999 * "70": "cannot be read: field larger than field limit",
-        "task,metric\nsst2,accuracy": "must be a CSV of task, metric, score",
-        "": "must be a CSV of task, metric, score",
+        "task,metric\nsst2,accuracy": "must be a CSV file of task, metric, score",
+        "": "must be a CSV file of task, metric, score",
     }.items():
         said.write_text(wrong)
         process = call("submit", *words)
@@ -298,7 +298,7 @@ def test_two_tasks_of_one_file_are_refused(
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
     process = submit(row="labels_only", out=out)
-    refused(process, "qnli and qnli_ranking are both QNLI to GLUE's server", "--tasks says which")
+    refused(process, "qnli and qnli_ranking are both QNLI to GLUE's server", "choose it with --tasks")
     assert not (tmp_path / "to").exists() and process.stdout == ""
     assert submit("--tasks", "qnli", row="labels_only", out=out).stdout == f"{tmp_path / 'to' / 'QNLI.tsv'}\n"
 

@@ -56,10 +56,10 @@ def test_none_is_better_and_no_lower_one_as_good(pairs: list[tuple[float, int]])
 @pytest.mark.parametrize(
     ("similarities", "labels", "said"),
     [
-        ([], [], "one similarity a label"),
-        ([0.1], [0, 1], "one similarity a label"),
-        ([math.nan, 0.1], [0, 1], "no cosine"),
-        ([3.0, 0.1], [0, 1], "no cosine"),
+        ([], [], "one similarity per label"),
+        ([0.1], [0, 1], "one similarity per label"),
+        ([math.nan, 0.1], [0, 1], "not a cosine"),
+        ([3.0, 0.1], [0, 1], "not a cosine"),
         ([0.2, 0.1], [0, 2], "neither 0 nor 1"),
     ],
 )

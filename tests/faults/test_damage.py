@@ -163,7 +163,7 @@ def test_a_run_finds_out_that_the_teacher_or_a_file_changed(out: Path, checkpoin
     inputs.check(student_run(teacher=base), workspace(out, folder))
     flip(folder / "model.safetensors")
     for who in (base, teacher):
-        with pytest.raises(UserError, match="is not the one that the study was planned with"):
+        with pytest.raises(UserError, match="changed since the study was planned"):
             inputs.check(student_run(teacher=who), workspace(out, folder))
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("a 0.1 0.2\n")

@@ -182,12 +182,12 @@ def test_what_a_teacher_draws_is_not_missing_from_its_students(checkpoint: Path,
 @pytest.mark.parametrize(
     ("started", "said"),
     [
-        (None, "initialise returned None, but must return what is to be recorded, {} where that is nothing"),
+        (None, "initialise returned None, but must return a mapping to record, {} if there is nothing"),
         ([1], r"initialise returned \[1\], but must return"),
-        ({"layer": torch.ones(2)}, "which a record in JSON cannot hold: Object of type Tensor"),
-        ({"share": float("nan")}, "which a record in JSON cannot hold"),
-        ({1: 2}, "initialise returned 1 as a name, but names in a record are words"),
-        ({"coverage": "all"}, "coverage is a share of the vocabulary, and filled says of what"),
+        ({"layer": torch.ones(2)}, "which cannot be recorded as JSON: Object of type Tensor"),
+        ({"share": float("nan")}, "which cannot be recorded as JSON"),
+        ({1: 2}, "initialise returned 1 as a key, but the keys of a record must be strings"),
+        ({"coverage": "all"}, "coverage must be a share, and filled must say of what"),
     ],
 )
 def test_what_a_student_says_of_its_start_can_be_recorded(started: Any, said: str) -> None:

@@ -66,7 +66,7 @@ def test_a_student_that_would_answer_otherwise_is_told_as_it_is_saved(
     student.save_pretrained(tmp_path)
     check_opens(student, Written.from_pretrained(tmp_path), batch, "a student", "keep it")
     student.scale = student.scale * 2
-    with pytest.raises(TrainingFailure, match=r"^a student answers otherwise once its weights are saved .*: keep it$"):
+    with pytest.raises(TrainingFailure, match=r"^a student gives other outputs once its weights are .*: keep it$"):
         check_opens(student, Written.from_pretrained(tmp_path), batch, "a student", "keep it")
 
 

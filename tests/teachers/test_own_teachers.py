@@ -51,7 +51,7 @@ def test_one_that_would_teach_otherwise_than_its_row_says(text: str, forked: Har
     """Students would imitate another model than the one whose score is printed."""
     (tmp_path / "mine.py").write_text(TEACHER + text)
     ended = forked("run", *SMALL, cwd=tmp_path)
-    said = "mine.py answers otherwise once its weights are saved and opened again: it must read the weights"
+    said = "mine.py gives other outputs once its weights are saved and loaded again: it must load the weights"
     assert ended.returncode == 1 and said in ended.stderr + ended.stdout, ended.stderr + ended.stdout
     assert not records(tmp_path / "out", "student")
 
