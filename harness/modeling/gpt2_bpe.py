@@ -59,7 +59,7 @@ def dictionary(path: Path) -> list[str]:
         if len(parts) != 2 or not re.fullmatch(r"[+-]?\d+", parts[1]):
             raise UserError(f"{path}, line {number}: {line.strip()!r} is not a symbol and its count")
         if parts[0] in seen and not overwrite:
-            raise UserError(f"{path}, line {number}: symbol {parts[0]!r} is there already (without {_OVERWRITE})")
+            raise UserError(f"{path}, line {number}: symbol {parts[0]!r} appears twice, without {_OVERWRITE}")
         seen.add(parts[0])
         symbols.append(parts[0])
     if symbols[-1] == MASK:
@@ -173,5 +173,5 @@ def _merges(path: Path, pieces: dict[str, int]) -> list[tuple[str, str]]:
         merges.append((parts[0], parts[1]))
     made = {*map("".join, merges)}
     if lost := [piece for piece in pieces if len(piece) > 1 and piece not in made and not _UNMADE.fullmatch(piece)]:
-        raise UserError(f"{path} is not whole: it makes {len(lost)} pieces of encoder.json of nothing, as {lost[0]!r}")
+        raise UserError(f"{path} is incomplete: no line makes {len(lost)} pieces of encoder.json, such as {lost[0]!r}")
     return merges

@@ -24,13 +24,13 @@ def canonical_init(init: str) -> str:
     if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", name):
         if name and ("," in name or not re.search("[a-zA-Z]", name)):
             raise UserError(
-                f"initialisation {init!r} is no list of layers: it must be whole numbers with commas "
-                "between, like 1,8,12"
+                f"initialisation {init!r} is not a list of layers: it must be whole numbers "
+                "separated by commas, like 1,8,12"
             )
         raise unknown("initialisation", init, (*NAMES, "a list like 1,8,12"))
     numbers = [int(number) for number in name.split(",")]
     if 0 in numbers:
-        raise UserError(f"initialisation {init!r} names layer 0, but layers are counted from 1 (embeddings are none)")
+        raise UserError(f"initialisation {init!r} names layer 0, but layers are counted from 1 (embeddings are not)")
     return ",".join(map(str, numbers))
 
 

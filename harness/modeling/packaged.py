@@ -49,7 +49,7 @@ def unpacked(name: str, files: Mapping[str, str], write: Callable[[Path], None])
                 write(temporary)
                 if trouble := trouble_with(temporary, files):
                     raise UserError(
-                        f"what is installed of {name} is not what it should be, its files {trouble}: install it again"
+                        f"the installation of {name} is not as released: its files {trouble}; reinstall it"
                     )
                 for file in files:
                     sync_file(temporary / file)
@@ -60,5 +60,5 @@ def unpacked(name: str, files: Mapping[str, str], write: Callable[[Path], None])
             sync_folder(cache())
     except OSError as error:
         why = error.strerror or error
-        raise UserError(f"{folder} cannot be written: {why}; XDG_CACHE_HOME says where else to unpack") from error
+        raise UserError(f"{folder} cannot be written: {why}; set XDG_CACHE_HOME to unpack elsewhere") from error
     return folder

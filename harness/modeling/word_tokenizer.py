@@ -28,7 +28,7 @@ def word_level(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     # counting knows no special tokens: it would take "[UNK]" for a word between brackets
     tokenizer.train_from_iterator((text.replace(UNKNOWN, " ") for text in texts), trainer)
     if tokenizer.get_vocab_size() == len(special):
-        raise UserError("a word-level vocabulary is made of the training texts, but none of them holds a word")
+        raise UserError("a word-level vocabulary is built from the training texts, but none of them contains a word")
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PADDING,

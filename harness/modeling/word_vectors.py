@@ -82,7 +82,7 @@ def read(path: Path, words: Sequence[str], width: int | None = None) -> tuple[Te
         if spelled in places:
             if spelled in lines:
                 raise UserError(
-                    f"{layout.where(number)}: {spelled.decode()!r} was in {layout.unit} {lines[spelled]} already"
+                    f"{layout.where(number)}: {spelled.decode()!r} is already in {layout.unit} {lines[spelled]}"
                 )
             lines[spelled] = number
             rows[places[spelled]] = _parse(layout, number, numbers)
@@ -143,7 +143,7 @@ def _layout(path: Path) -> _Layout:
     if header:
         count, width = int(header[1]), int(header[2])
         if not count or not width:
-            raise UserError(f"{path}, line 1: {count} vectors of {width} numbers are no word vectors")
+            raise UserError(f"{path}, line 1: {count} vectors of {width} numbers are not word vectors")
         return _Layout(path, binary, count, width)
     if binary:
         raise UserError(f'{path}, line 1: a binary file of word vectors begins with a line "count width"')
@@ -198,7 +198,7 @@ def _binary(layout: _Layout) -> Iterator[Found]:
             number += 1
             end = data.find(b" ", place, place + LONGEST)
             if end < 0 or end + 1 + size > len(data):
-                raise UserError(f"{layout.where(number)}: the file ends within it, or is no binary file of vectors")
+                raise UserError(f"{layout.where(number)}: the file ends inside it, or is not a binary file of vectors")
             yield number, data[place:end], data[end + 1 : end + 1 + size]
             place = end + 1 + size
 

@@ -199,7 +199,7 @@ def test_word_vectors_of_a_wrong_width_are_refused(glue: Path, checkpoint: Path,
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("the 1 2\ndog 1 2\nthe 3 4\n", "line 3: 'the' was in line 1 already"),
+        ("the 1 2\ndog 1 2\nthe 3 4\n", "line 3: 'the' is already in line 1"),
         ("the 1 2\nunheard 1 2\nunread 1\n", "line 3: a word and 2 numbers are expected, not 2 columns"),  # cut off
         ("9 2\nunheard 1 2\n", "its first line says 9 vectors, but it holds 1"),
         ("unheard 1 2\nthe 0,5 1,5\n", "line 2: '0,5' is not a number"),
@@ -237,7 +237,7 @@ def test_texts_without_a_word_make_no_vocabulary(glue: Path, checkpoint: Path, c
     process = call(*WORDS, *places, "--set", *SIZES, *SHORT)
     assert process.returncode == 2 and "Traceback" not in process.stderr
     assert process.stderr.splitlines()[-1].endswith(
-        "a word-level vocabulary is made of the training texts, but none of them holds a word"
+        "a word-level vocabulary is built from the training texts, but none of them contains a word"
     )
 
 

@@ -59,7 +59,7 @@ def test_they_are_known_by_their_checksum_and_not_read_for_faults_by_a_plan(
 
 def test_another_package_is_refused(package: Path) -> None:
     np.save(package / "glove_6B_50d_emb.npy", -VECTORS)
-    with pytest.raises(UserError, match=r"does not hold GloVe 6B as it should, its files are damaged"):
+    with pytest.raises(UserError, match=r"is not GloVe 6B as released: its files are damaged"):
         glove.path()
 
 

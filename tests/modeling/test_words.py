@@ -64,7 +64,7 @@ def test_masks_in_the_texts_are_no_words() -> None:
 
 @pytest.mark.parametrize("texts", [[], [""], [" \t", "\n"], ["[UNK]"]])
 def test_no_word_at_all(texts: list[str]) -> None:
-    with pytest.raises(UserError, match="none of them holds a word"):
+    with pytest.raises(UserError, match="none of them contains a word"):
         word_level(texts, 10)
 
 
