@@ -102,7 +102,7 @@ SAID = (
     "padding changes the loss: average over batch.real(states)",
     "dead has no effect: the loss is the same with 1.0 and with 0.0",
     "a signal is asked of the student that no gradient comes back to",
-    "changes the teacher's logits, which the other terms of a sum read too",
+    "changes the teacher's logits, which other terms of a sum also read",
 )
 
 

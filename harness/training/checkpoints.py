@@ -84,7 +84,7 @@ class Checkpoint:
             else:
                 state: State = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
                 if state["run"] != run:
-                    why = "is another run's"
+                    why = "belongs to another run"
                 elif state["code"] != self.code:
                     why = "was written by another version of the code"
                 elif state["device"] != self.device:

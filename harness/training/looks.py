@@ -48,11 +48,11 @@ def loss_of(objective: nn.Module, name: str, student: Outputs, teacher: Outputs,
         if OBJECTIVES.ships(name):
             raise
         needs = ", ".join(sorted(signal.value for signal in OBJECTIVES.get(name).needs)) or "nothing"
-        what = f"failed: {type(error).__name__}: {error} (what it needs and is given: {needs})"
+        what = f"failed: {type(error).__name__}: {error} (it declares and is given: {needs})"
         raise TrainingFailure(f"{OBJECTIVES.called(name)} {what}") from error
     after = _read(student, teacher, batch)
     for what in (one for one in before | after if not _same(before.get(one, []), after.get(one, []))):
-        rule = "which the other terms of a sum read too: make a tensor of your own, as x * 2 does, x.mul_(2) not"
+        rule = "which other terms of a sum also read: make a new tensor, with x * 2 rather than x.mul_(2)"
         raise TrainingFailure(f"{OBJECTIVES.called(name)} changes {what}, {rule}")
     found = ""
     if not isinstance(loss, Tensor):
@@ -162,8 +162,8 @@ class Unsaved:
         changed = sorted(name for name in names if self._before.get(name) != now.get(name))
         if changed and not self._told:
             self._told = True
-            rule = "so none is written and a run that is stopped begins anew: keep it as a tensor, by register_buffer"
-            self._tell({"note": f"training changes {changed[0].partition(' ')[0]}, which no checkpoint has, {rule}"})
+            rule = "so none is written and a stopped run starts over: keep it as a tensor with register_buffer"
+            self._tell({"note": f"training changes {changed[0].partition(' ')[0]}, which checkpoints lack, {rule}"})
         return bool(changed)
 
 

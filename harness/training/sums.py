@@ -100,7 +100,7 @@ def check_reached(objective: nn.Module) -> None:
         needs = ", ".join(sorted(signal.value for signal in OBJECTIVES.get(name).needs))
         raise TrainingFailure(
             f"{OBJECTIVES.called(name)} trains nothing: in no batch did its loss depend on what the student "
-            f"gives ({needs}), as after detach() or argmax()"
+            f"gives ({needs}), as happens after detach() or argmax()"
         )
 
 
@@ -114,8 +114,8 @@ def check_trains(loss: Tensor, terms: Iterable[str]) -> None:
     """Raise TrainingFailure for a loss without a gradient."""
     if not loss.requires_grad:
         raise TrainingFailure(
-            f"the loss of {' and '.join(terms)} depends on no weight that is trained: the objective or the student "
-            "cuts its gradient off, as by detach(), argmax() or no_grad()"
+            f"the loss of {' and '.join(terms)} depends on no trained weight: the objective or the student "
+            "cuts off its gradient, for instance by detach(), argmax() or no_grad()"
         )
 
 
@@ -125,9 +125,9 @@ def check_parameters(parts: Mapping[str, Tensor], trained: Iterable[nn.Parameter
     for name, part in parts.items():
         for lacking in (one for one in looks.parameters_of(part) if id(one) not in known):
             raise TrainingFailure(
-                f"the loss of {name} depends on a parameter of shape {tuple(lacking.shape)} that nothing trains: what "
-                "an objective or a student learns is made in its __init__ and an attribute of its own, several of them "
-                "in an nn.ModuleList; in a list, or made in forward, they are not found"
+                f"the loss of {name} depends on a parameter of shape {tuple(lacking.shape)} that nothing trains: "
+                "an objective or a student must create what it learns in __init__ as an attribute, several modules as "
+                "an nn.ModuleList; what is in a plain list or made in forward is not found"
             )
 
 

@@ -71,7 +71,7 @@ def test_neither_another_runs_nor_one_of_other_code_is(written: Path, tmp_path: 
     other = tmp_path / "other" / CHECKPOINT
     other.parent.mkdir()
     other.write_bytes(written.read_bytes())
-    assert "another run's" in refused(other)
+    assert "belongs to another run" in refused(other)
     old = path_in(tmp_path / "old")
     old.parent.mkdir(parents=True)
     torch.save({"format": 2, **STATE}, old)  # as it was written before checkpoints had a checksum

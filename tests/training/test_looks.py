@@ -69,7 +69,7 @@ def test_an_objective_that_changes_what_others_read(
     made, student, teacher, batch = outputs(f"{register(loss)}+vanilla_kd")
     made(student, teacher, batch)  # and nothing is said of who changes nothing
     changes = True
-    with pytest.raises(TrainingFailure, match=f"changes {what}, which the other terms of a sum read too"):
+    with pytest.raises(TrainingFailure, match=f"changes {what}, which other terms of a sum also read"):
         made(student, teacher, batch)
 
 
@@ -80,7 +80,7 @@ def test_an_objective_that_changes_what_others_read(
         (lambda student: 0.5, "returned a float, but must return"),
         (lambda student: student.logits.mean(1), r"returned a tensor of shape \(6,\), but must return"),
         (lambda student: student.logits.argmax(1).sum(), "returned a tensor of int64, but must return"),
-        (lambda student: student.logit.sum(), "failed: AttributeError: .*what it needs and is given: logits"),
+        (lambda student: student.logit.sum(), "failed: AttributeError: .*it declares and is given: logits"),
         (lambda student: mse_loss(student.logits[:, :1], torch.zeros(6)), "failed: UserWarning: Using a target size"),
         (lambda student: student.hidden_states[1].sum(), "failed: KeyError: 1 .*given: logits"),
     ],
@@ -128,7 +128,7 @@ def test_a_term_may_be_constant_for_some_batches(register: Register) -> None:
 
 def test_a_loss_without_any_gradient_is_no_loss(register: Register) -> None:
     made, *given = outputs(register(lambda student: student.logits.detach().mean()))
-    with pytest.raises(TrainingFailure, match="the loss of looked_at depends on no weight that is trained"):
+    with pytest.raises(TrainingFailure, match="the loss of looked_at depends on no trained weight"):
         check_trains(*made(*given))
 
 

@@ -268,4 +268,4 @@ def test_what_no_checkpoint_holds_is_told_and_none_is_written(
     notes = [entry["note"] for entry in told if "note" in entry]
     assert asked.checkpoint.path.exists() == buffered == any("saved" in entry for entry in told)
     assert len(notes) == (not buffered)
-    assert all("training changes Counting.asked, which no checkpoint has" in note for note in notes)
+    assert all("training changes Counting.asked, which checkpoints lack" in note for note in notes)
