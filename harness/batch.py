@@ -96,7 +96,7 @@ class Batch:
         expected = (size, length, length)[:dimensions]
         if tensor.shape[:dimensions] != expected:
             shape = tuple(tensor.shape)
-            raise IndexError(f"{size} texts of {length} tokens have {expected} at first, not what is of shape {shape}")
+            raise IndexError(f"{size} texts of {length} tokens need a shape beginning with {expected}, not {shape}")
 
     @staticmethod
     def _copy(tensor: Tensor) -> Tensor:

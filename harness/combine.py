@@ -31,7 +31,7 @@ def parse(expression: str) -> Terms:
         weight = _weight(before, expression) if times else 1.0
         OBJECTIVES.get(name)
         if name in terms:
-            raise UserError(f"objective {name!r} stands twice in {expression!r}; give it once, with one weight")
+            raise UserError(f"objective {name!r} appears twice in {expression!r}; give it once, with one weight")
         terms[name] = weight
     return tuple((terms[name], name) for name in sorted(terms))
 
@@ -100,7 +100,7 @@ def recorded(settings: Values) -> Values:
         if setting in known and known[setting].alias:
             alias = recorded_name(name, setting)
             if alias in settings:
-                raise UserError(f"{key} and {alias} are two names of one setting: give one of them")
+                raise UserError(f"{key} and {alias} are two names of the same setting: give only one")
             found[alias] = _under_alias(known[setting], key, value)
         else:
             found[key] = value

@@ -83,7 +83,7 @@ def test_canonical_spelling(expression: str, expected: str) -> None:
         ("0.5*", "empty term"),
         ("*att_kl", "empty term"),
         ("att_kl+att_kll", "unknown objective 'att_kll': did you mean att_kl"),
-        ("att_kl+0.5*att_kl", "'att_kl' stands twice"),
+        ("att_kl+0.5*att_kl", "'att_kl' appears twice"),
         ("half*att_kl", "'half' .* is not a number"),
         ("0*att_kl", "greater than zero"),
         ("-1*att_kl", "greater than zero"),
@@ -184,7 +184,7 @@ def test_a_setting_has_the_name_it_was_released_with_in_records_and_another_for_
     assert recorded({"mlm_kd.soft_weight": low})["mlm_kd.alpha"].high == 1.0
     assert recorded({"mlm_kd.soft_weight": Bounds("0.1", "0.4")}) == {"mlm_kd.alpha": Bounds("0.6", "0.9")}
     for both in (("mlm_kd.alpha", "mlm_kd.soft_weight"), ("mlm_kd.soft_weight", "mlm_kd.alpha")):
-        with pytest.raises(UserError, match=r"mlm_kd\.soft_weight and mlm_kd\.alpha are two names of one setting"):
+        with pytest.raises(UserError, match=r"mlm_kd\.soft_weight and mlm_kd\.alpha are two names of the same setting"):
             recorded(dict.fromkeys(both, 0.5))
     with pytest.raises(UserError, match=r"mlm_kd\.soft_weight must be between 0.0 and 1.0"):
         recorded({"mlm_kd.soft_weight": "1.5"})

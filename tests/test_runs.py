@@ -107,7 +107,7 @@ def test_every_kind_is_known() -> None:
     kinds = {kind for kind, found in Run.known.items() if found.__module__.startswith("harness.runs.")}
     assert kinds == {run.kind for run, _ in RUNS}
     assert Run.kind_of({"kind": "studnet"}) is Run
-    with pytest.raises(UserError, match="unknown kind of run 'studnet': no procedure that is loaded has it"):
+    with pytest.raises(UserError, match="unknown kind of run 'studnet': no loaded procedure has it"):
         Run.read({"kind": "studnet"})
 
 
@@ -136,8 +136,8 @@ def test_what_performs_a_kind_of_run_takes_it_and_the_work(kind: str) -> None:
 
 def test_a_kind_that_could_be_taken_for_another_is_refused() -> None:
     """It is read by its kind alone: another's run would be performed in its place."""
-    with pytest.raises(UserError, match=r"Mine in .*test_runs.py has no kind of its own"):
+    with pytest.raises(UserError, match=r"Mine in .*test_runs.py must have a kind of its own"):
         type("Mine", (StudentRun,), {"__module__": __name__})
-    with pytest.raises(UserError, match=r"Mine in .*test_runs.py has the kind 'student' of StudentRun"):
+    with pytest.raises(UserError, match=r"Mine in .*test_runs.py has the same kind as StudentRun, 'student'"):
         type("Mine", (StudentRun,), {"__module__": __name__, "kind": "student"})
     assert Run.known["student"] is StudentRun

@@ -121,17 +121,17 @@ def stages_of(
     planned: Any = ask(PROCEDURES, procedure.name, "stages", Sequence, lambda: procedure.stages(objective, layers))
     who = f"{PROCEDURES.called(procedure.name)}: stages"
     if not planned or any(not isinstance(stage, PlannedStage) for stage in planned):
-        raise Faulty(f"{who} returned {planned!r}, but must return PlannedStages, one at least")
+        raise Faulty(f"{who} returned {planned!r}, but must return at least one PlannedStage")
     if tuple(procedure.stages(objective, layers)) != tuple(planned):  # a run asks them again, in another process
-        raise Faulty(f"{who} returned other stages when asked again: they must follow from objective and layers alone")
+        raise Faulty(f"{who} returned other stages when asked again: they may depend only on objective and layers")
     told = {name for one in _objectives(procedure, objective) for _, name in combine.parse(one)}
     for stage in planned:
         if trouble := _trouble(stage, student.layers, teacher.layers):
             raise Faulty(f"{who} returned stage {stage.name!r} whose {trouble}")
         if untold := {name for _, name in combine.parse(stage.objective)} - told:
-            raise Faulty(f"{who} trains by {min(untold)}, which objectives must name: its code is of what a run is")
+            raise Faulty(f"{who} trains by {min(untold)}, which objectives must name: its code is part of the run")
     if not planned[-1].selects:
-        raise Faulty(f"{who} returned {planned[-1].name!r} as the last, which must choose an epoch (selects=True)")
+        raise Faulty(f"{who} returned {planned[-1].name!r} as the last, but it must choose an epoch (selects=True)")
     return tuple(planned)
 
 
@@ -147,9 +147,9 @@ def _trouble(stage: PlannedStage, ours: int, theirs: int) -> str:
     if not isinstance(stage.layers, LayerMap):
         return f"layers must be a LayerMap, not {stage.layers!r}"
     if lacking := [pair for pair in stage.layers.pairs if not (0 <= pair[0] <= ours and 0 <= pair[1] <= theirs)]:
-        return f"layers pair {lacking[0]}, of a student of {ours} layers and a teacher of {theirs}"
+        return f"layers hold {lacking[0]}, but the student has {ours} layers and the teacher {theirs}"
     if unknown := [layer for layer in stage.frozen if layer not in range(ours + 1)]:
-        return f"frozen names layer {unknown[0]!r} of a student of {ours}"
+        return f"frozen names layer {unknown[0]!r}, but the student has {ours}"
     return ""
 
 

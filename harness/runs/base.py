@@ -83,11 +83,11 @@ class Run:
         who = f"{cls.__qualname__} in {sys.modules[cls.__module__].__dict__.get('__file__', cls.__module__)}"
         if "kind" not in vars(cls):
             if cls.kind:  # its runs would be read, and performed, as those that it is derived from
-                raise UserError(f"{who} has no kind of its own, as in kind: ClassVar[str] = 'mine', but every Run must")
+                raise UserError(f"{who} must have a kind of its own, as in kind: ClassVar[str] = 'mine'")
             return
         taken = Run.known.get(cls.kind)
         if taken and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise UserError(f"{who} has the kind {cls.kind!r} of {taken.__qualname__}: give it one of its own")
+            raise UserError(f"{who} has the same kind as {taken.__qualname__}, {cls.kind!r}: give it one of its own")
         Run.known[cls.kind] = cls
 
     @classmethod
@@ -95,7 +95,7 @@ class Run:
         """The run that `specification` told. Raises UserError for a kind that nothing loaded knows."""
         kind = cls.kind_of(specification)
         if kind is Run:
-            raise UserError(f"unknown kind of run {specification['kind']!r}: no procedure that is loaded has it")
+            raise UserError(f"unknown kind of run {specification['kind']!r}: no loaded procedure has it")
         given = {name: _typed(name, value) for name, value in specification.items() if name != "kind"}
         return kind(**given)
 

@@ -151,7 +151,7 @@ def test_the_old_name_of_a_weight_plans_the_same_runs_and_the_new_one_is_shown(c
     new = call(*words, "mlm_kd.soft_weight=0.7", "vanilla_kd.soft_weight=0.3")
     assert old.returncode == 0 and old.stdout == new.stdout and "alpha" not in new.stdout
     assert "mlm_kd.soft_weight 0.7" in new.stdout and "vanilla_kd.soft_weight 0.3" in new.stdout
-    refused(call(*words, "mlm_kd.alpha=0.3", "mlm_kd.soft_weight=0.7"), "two names of one setting")
+    refused(call(*words, "mlm_kd.alpha=0.3", "mlm_kd.soft_weight=0.7"), "two names of the same setting")
     refused(call(*words, "vanilla_kd.soft_wait=0.3"), "did you mean vanilla_kd.soft_weight")
 
 

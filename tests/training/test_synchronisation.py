@@ -145,7 +145,7 @@ def test_a_batch_tells_the_host_what_it_is_asked() -> None:
     here = data.batch(torch.tensor([2, 1]))
     states = torch.arange(12).view(2, 3, 2)
     assert torch.equal(here.real(states), states[here.mask])
-    with pytest.raises(IndexError, match="2 texts of 3 tokens have"):
+    with pytest.raises(IndexError, match="2 texts of 3 tokens need"):
         here.real(torch.zeros(2, 4, 5))
     alike = data.batch(torch.tensor([1]))  # where nothing is padded all is given as it is, and its gradient
     whole = torch.randn(1, 3, 3, requires_grad=True)
