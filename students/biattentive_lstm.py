@@ -71,7 +71,7 @@ class BiattentiveLSTM(words.WordStudent):
         if count != 1 + self.config.pairs:
             raise UserError(f"a {self.name} built for {1 + self.config.pairs} sequences was given {count}")
         if want.sentence and count == 2:
-            raise UserError(f"{self.name} reads each sentence of a pair by the other: neither has a vector of its own")
+            raise UserError(f"{self.name} reads each sentence of a pair with the other: neither has its own vector")
         outputs = Outputs()
         with torch.autocast(batch.mask.device.type, enabled=False):  # an LSTM in bfloat16 is slow, or there is none
             read = [self.embedding(encoding) for encoding in batch.encodings]

@@ -181,7 +181,7 @@ class WordStudent(Student):
     def at_tokens(self, batch: Batch, vectors: Tensor) -> Tensor:
         """What a batch of single texts has for each token, zero at padding: (B, at most L, D) -> (B, L, D)."""
         if len(batch.encodings) > 1:
-            raise UserError(f"{self.name} reads the two sentences of a pair apart: the pair has no tokens in a row")
+            raise UserError(f"{self.name} reads the two sentences of a pair apart: a pair has no one row of tokens")
         whole = F.pad(vectors, (0, 0, 0, batch.mask.size(1) - vectors.size(1)))
         return whole.masked_fill(~batch.mask.unsqueeze(2), 0.0)
 

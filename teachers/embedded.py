@@ -80,7 +80,7 @@ class EmbeddedTeacher(Teacher):
 
     def __init__(self, argument: str = ""):
         if argument not in ("", "train"):
-            raise UserError(f"teacher embedded:{argument} does not exist: embedded, or embedded:train to train it anew")
+            raise UserError(f"teacher embedded:{argument} does not exist; use embedded or embedded:train to train anew")
         super().__init__(argument)
         self.shipped = argument != "train"
 

@@ -45,11 +45,11 @@ def verify() -> bytes:
     except OSError as error:
         raise UserError(f"the embedded teacher's weights, {FILE}, cannot be read: {_AGAIN}") from error
     if hashlib.sha256(content).hexdigest() != SHA256:
-        raise UserError(f"{FILE} does not hold the embedded teacher's weights, its SHA-256 is another: {_AGAIN}")
+        raise UserError(f"{FILE} is not the embedded teacher's weights: its SHA-256 differs; {_AGAIN}")
     return content
 
 
-_AGAIN = "install distill-harness again, or train the teacher anew with --teacher embedded:train"
+_AGAIN = "reinstall distill-harness, or train the teacher anew with --teacher embedded:train"
 
 
 @functools.cache

@@ -29,11 +29,11 @@ class Ensemble(Teacher):
         super().__init__(argument)
         names = [name.strip() for name in argument.split("+")]
         if len(names) < 2 or not all(names):
-            raise UserError("an ensemble is two teachers or more, joined by +, as in minilm+bert-base-uncased")
+            raise UserError("an ensemble needs two or more teachers joined by +, as in minilm+bert-base-uncased")
         self.members: Sequence[Teacher] = [teacher_named(name) for name in names]
         for one in self.members:
             if one.pretraining() is not None:
-                raise UserError(f"teacher {one.name} is pre-trained anew, and cannot be one of an ensemble")
+                raise UserError(f"teacher {one.name} is pre-trained anew, so it cannot be part of an ensemble")
 
     def info(self, task: Task) -> ModelInfo:
         first = self.members[0].info(task)

@@ -86,13 +86,13 @@ class FairseqTeacher(Teacher):
         if len(tokenizer.get_vocab()) > len(self.checkpoint.symbols):
             raise UserError(
                 f"{self.checkpoint.folder} cannot be converted: its dict.txt lacks pieces of encoder.json, which "
-                f"Hugging Face's tokenizers cannot leave out; --teacher fairseq:{self.argument} can be used"
+                f"Hugging Face's tokenizers cannot leave out; use --teacher fairseq:{self.argument} instead"
             )
         tasks = [task for task in map(TASKS.get, TASKS.names()) if isinstance(task, Task) and self.answers(task)]
         if len(tasks) > 1:
             raise UserError(
                 f"{self.checkpoint.folder} answers {' and '.join(task.name for task in tasks)}, but a Hugging Face "
-                f"folder has a single head; --teacher fairseq:{self.argument} can be used"
+                f"folder has a single head; use --teacher fairseq:{self.argument} instead"
             )
         model = self._converted(tasks[0] if tasks else None)
         model.save_pretrained(folder)

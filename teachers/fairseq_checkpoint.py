@@ -242,7 +242,7 @@ def _file_in(folder: Path) -> Path:
     if not folder.is_dir():
         beside = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
         hint = close(folder.name, beside)
-        raise UserError(f"teacher folder {folder} does not exist or is no folder{hint and f': {hint}'}")
+        raise UserError(f"teacher folder {folder} does not exist or is not a folder{hint and f': {hint}'}")
     found = [folder / name for name in CHECKPOINTS if (folder / name).is_file()]
     if not found:
         raise UserError(f"teacher folder {folder} has no checkpoint: none of {', '.join(CHECKPOINTS)} is there")
@@ -277,9 +277,9 @@ def _read(file: Path, shapes_only: bool = False) -> dict[str, Any]:
         if named_in:
             raise _unsafe(file, named_in[1]) from error
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{file} is no whole fairseq checkpoint: {line}") from error
+        raise UserError(f"{file} is not a complete fairseq checkpoint: {line}") from error
     if not isinstance(raw, dict) or not isinstance(raw.get("model"), dict):
-        raise UserError(f"{file} is no fairseq checkpoint: it has no weights under 'model'")
+        raise UserError(f"{file} is not a fairseq checkpoint: it has no weights under 'model'")
     return raw
 
 
@@ -291,7 +291,7 @@ def _weights(raw: Mapping[str, Any], file: Path) -> dict[str, Tensor]:
     weights: dict[Any, Any] = raw["model"]
     for name, tensor in weights.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
-            raise UserError(f"{file} is no fairseq checkpoint: its weight {name!r} is no tensor")
+            raise UserError(f"{file} is not a fairseq checkpoint: its weight {name!r} is not a tensor")
     return dict(weights)
 
 
@@ -303,7 +303,7 @@ def _settings(raw: Mapping[str, Any], file: Path) -> dict[str, Any]:
         parts = [settings.get(part) for part in ("task", "criterion", "model")]
         settings = {name: value for part in parts if isinstance(part, dict) for name, value in part.items()}
     if not isinstance(settings, dict) or not settings:
-        raise UserError(f"{file} is no fairseq checkpoint: it records no arguments, neither as args nor as cfg")
+        raise UserError(f"{file} is not a fairseq checkpoint: it records no arguments, neither as args nor as cfg")
     return settings
 
 
@@ -325,13 +325,13 @@ def _architecture(recorded: Mapping[str, Any], file: Path) -> dict[str, Any]:
         given = recorded.get(name)
         if given is not None and given != value and (given or value):
             raise UserError(
-                f"{file} was trained with {name} {given!r}; teacher fairseq reads RoBERTas with {value!r} only"
+                f"{file} was trained with {name} {given!r}; teacher fairseq reads only RoBERTas with {value!r}"
             )
     found = {name: recorded.get(name, value) for name, value in DEFAULTS.items()}
     for name, value in found.items():
         whole = isinstance(DEFAULTS[name], int)
         if not isinstance(value, int if whole else (int, float)) or value < 0:
-            raise UserError(f"{file} records {name} {value!r}, which is no number")
+            raise UserError(f"{file} records {name} {value!r}, which is not a valid number for it")
     if 0 in (found["encoder_layers"], found["encoder_attention_heads"]):
         raise UserError(f"{file} records a model without layers or attention heads")
     if found["encoder_embed_dim"] % found["encoder_attention_heads"]:

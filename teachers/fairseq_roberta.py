@@ -160,7 +160,7 @@ def _with_weights(model: FairseqRoberta, folder: Path) -> FairseqRoberta:
     try:
         found = load_file(file)
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{file} is no whole safetensors file: {error}") from error
+        raise UserError(f"{file} is not a complete safetensors file: {error}") from error
     own = model.state_dict()
     given = {name: found[name] for name in own if name in found}
     for name, tensor in given.items():

@@ -101,7 +101,7 @@ def completed(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> P
     if not (classifies or tokenizer.num_special_tokens_to_add()):
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
-            raise UserError(f"the tokenizer in {tokenizer.name_or_path} ends no text, and cannot be told to")
+            raise UserError(f"the tokenizer in {tokenizer.name_or_path} does not end texts, and cannot be made to")
         special = [(ending, tokenizer.convert_tokens_to_ids(ending))]
         one, two = f"$A {ending}", f"$A {ending} $B {ending}"
         backend.post_processor = TemplateProcessing(single=one, pair=two, special_tokens=special)

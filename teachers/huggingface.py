@@ -58,7 +58,7 @@ class HuggingFaceTeacher(Teacher):
         folder = Path(argument).expanduser()
         self.local = folder if folder.is_dir() else None
         if self.local is None and (argument[0] in "./~" or argument.count("/") > 1 or folder.exists()):
-            raise UserError(f"teacher folder {argument} does not exist or is no folder")
+            raise UserError(f"teacher folder {argument} does not exist or is not a folder")
         if self.local is not None:
             check_weights(self.local)
             self.config  # noqa: B018 - a folder's configuration is read at once, so that its mistakes are told at once
@@ -174,6 +174,6 @@ class HuggingFaceTeacher(Teacher):
             return Path(snapshot_download(self.argument, allow_patterns=list(patterns)))
         except (OSError, ValueError, HTTPError) as error:
             raise UserError(
-                f"teacher {self.argument} is no folder here and cannot be fetched from the hub "
+                f"teacher {self.argument} is not a local folder and cannot be fetched from the hub "
                 f"({line(error)}); give a local folder, or minilm or embedded, which need no network"
             ) from error

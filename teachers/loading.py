@@ -67,7 +67,7 @@ def read_config(folder: Path) -> PreTrainedConfig:
     needed = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
     missing = [name for name in needed if not hasattr(config, name)]
     if missing:
-        raise UserError(f"teacher {folder} is a {config.model_type}, which is no text encoder: it has no {missing[0]}")
+        raise UserError(f"teacher {folder} is a {config.model_type}, not a text encoder: it has no {missing[0]}")
     return config
 
 
@@ -76,7 +76,7 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     if not any((folder / name).is_file() for name in VOCABULARIES):  # the library would make an empty one
         raise UserError(
             f"teacher folder {folder} has no tokenizer: none of {', '.join(VOCABULARIES)} is there; "
-            "tokenizer.save_pretrained, of the tokenizer it was trained with, writes one"
+            "write it with save_pretrained of the tokenizer that it was trained with"
         )
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -87,7 +87,7 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
             raise UserError(f"to read the tokenizer in {folder} from its {piece} {needs}") from error
         raise UserError(f"the tokenizer in {folder} cannot be read: {line(error)}") from error
     if len(tokenizer) <= len(tokenizer.all_special_tokens):  # which the library makes of files of another kind
-        raise UserError(f"the tokenizer in {folder} has no vocabulary: its files are not those of its kind")
+        raise UserError(f"the tokenizer in {folder} has no vocabulary: its files are of another kind of tokenizer")
     config = read_config(folder)
     size = config.vocab_size
     if len(tokenizer) > size:

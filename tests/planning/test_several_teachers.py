@@ -107,8 +107,8 @@ def test_the_mean_is_of_probabilities_and_of_scores() -> None:
 @pytest.mark.parametrize(
     ("teacher", "words"),
     [
-        ("embedded+", "two teachers or more, joined by"),
-        ("ensemble", "two teachers or more, joined by"),
+        ("embedded+", "two or more teachers joined by"),
+        ("ensemble", "two or more teachers joined by"),
         ("embedded+embedded:train", "embedded is pre-trained anew"),
         ("embedded+./none", "teacher folder ./none does not exist"),
     ],

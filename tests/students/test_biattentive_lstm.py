@@ -88,9 +88,9 @@ def test_which_sequence_is_first_matters_as_each_has_an_integrator() -> None:
 
 def test_what_it_refuses() -> None:
     one, two = (Batch(torch.arange(1), torch.zeros(1), (read([[2, 3]]),) * count) for count in (1, 2))
-    with pytest.raises(UserError, match="neither has a vector of its own"):
+    with pytest.raises(UserError, match="neither has its own vector"):
         build(True)(two, Want(sentence=True))
-    with pytest.raises(UserError, match="the pair has no tokens in a row"):
+    with pytest.raises(UserError, match="a pair has no one row of tokens"):
         build(True)(two, Want(embeddings=True))
     with pytest.raises(UserError, match="built for 1 sequences was given 2"):
         build(False)(two, Want(logits=True))

@@ -104,7 +104,7 @@ def test_pretraining_and_recipe_name_known_settings() -> None:
 
 
 def test_it_takes_no_other_argument() -> None:
-    with pytest.raises(UserError, match="embedded:large does not exist: embedded, or embedded:train"):
+    with pytest.raises(UserError, match="embedded:large does not exist; use embedded or embedded:train"):
         EmbeddedTeacher("large")
 
 

@@ -203,12 +203,12 @@ class TestRefusals:
     def test_a_truncated_file(self, keep: int, zipped: bool, tmp_path: Path) -> None:
         file = small.save(tmp_path, zipped=zipped) / "model.pt"
         file.write_bytes(file.read_bytes()[:keep])
-        self.refused(tmp_path, "model.pt is no whole fairseq checkpoint")
+        self.refused(tmp_path, "model.pt is not a complete fairseq checkpoint")
 
     @pytest.mark.parametrize("content", [[1, 2], {"state": {}}, {"model": [1]}, {"model": {"weight": "heavy"}}])
     def test_something_else(self, content: Any, tmp_path: Path) -> None:
         torch.save(content, small.save(tmp_path) / "model.pt")
-        self.refused(tmp_path, "model.pt is no fairseq checkpoint")
+        self.refused(tmp_path, "model.pt is not a fairseq checkpoint")
 
     @pytest.mark.parametrize("recorded", [{}, {"args": None}, {"cfg": {}}, {"args": "roberta"}])
     def test_no_arguments(self, recorded: dict[str, Any], tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ class TestRefusals:
 
 def test_folders_beside_a_missing_one_are_named_where_they_are_alike(tmp_path: Path) -> None:
     (tmp_path / "roberta.base").mkdir()
-    for name, said in (("roberta_base", r": did you mean roberta\.base\?$"), ("nonexistent", "is no folder$")):
+    for name, said in (("roberta_base", r": did you mean roberta\.base\?$"), ("nonexistent", "is not a folder$")):
         with pytest.raises(UserError, match=said):
             FairseqTeacher(str(tmp_path / name))
 

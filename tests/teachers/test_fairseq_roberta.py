@@ -275,7 +275,7 @@ class TestSavedHere:
         save(teacher.model(TWO, None), tmp_path / "weights")
         file = tmp_path / "weights" / "model.safetensors"
         file.write_bytes(file.read_bytes()[:-9])
-        with pytest.raises(UserError, match="no whole safetensors file"):
+        with pytest.raises(UserError, match="not a complete safetensors file"):
             teacher.model(TWO, tmp_path / "weights")
 
     def test_one_encoder_under_several_heads(self, folder: Path, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class TestContent:
             whole.bert.embeddings.word_embeddings.weight,
         )
         shards[0].unlink()
-        with pytest.raises(UserError, match=f"{shards[0].name} is no whole safetensors file"):
+        with pytest.raises(UserError, match=f"{shards[0].name} is not a complete safetensors file"):
             HuggingFaceTeacher(str(tmp_path / "shards"))
 
 
@@ -147,7 +147,7 @@ class TestMistakes:
     def test_a_file_for_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "model").write_text("")
         monkeypatch.chdir(tmp_path)
-        with pytest.raises(UserError, match="is no folder"):
+        with pytest.raises(UserError, match="is not a folder"):
             HuggingFaceTeacher("model")
 
     def test_no_weights(self, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ class TestMistakes:
     def test_the_folder_of_a_cache_of_the_hub(self, tmp_path: Path) -> None:
         (inner := tmp_path / "snapshots" / "abc").mkdir(parents=True)
         checkpoint(inner, "bert")
-        with pytest.raises(UserError, match=f"that a cache of the hub keeps there is {inner}$"):
+        with pytest.raises(UserError, match=f"it is a cache of the hub, whose model is in {inner}$"):
             HuggingFaceTeacher(str(tmp_path))
 
     @pytest.mark.parametrize("name", ["pytorch_model.bin", "weights.pt"])
@@ -193,7 +193,7 @@ class TestMistakes:
             file.write_bytes(pickle.dumps({"weight": Harmful()}, int(kind[-1])))
         else:
             torch.save({"weight": Harmful()}, file, _use_new_zipfile_serialization=kind == "zipped")
-        said = "torch writes none like it" if kind.startswith("protocol") else "could run code"
+        said = "torch does not write such files" if kind.startswith("protocol") else "could run code"
         with pytest.raises(UserError, match=said) as error:
             HuggingFaceTeacher(str(tmp_path))
         assert not (tmp_path / "ran").exists() and "weights_only" not in str(error.value)
@@ -202,7 +202,7 @@ class TestMistakes:
         (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
         for content in (b"", b"hello", b"\x80", bytes(range(256))):
             (tmp_path / "pytorch_model.bin").write_bytes(content)
-            with pytest.raises(UserError, match="is no whole file of weights"):
+            with pytest.raises(UserError, match="is not a complete file of weights"):
                 HuggingFaceTeacher(str(tmp_path))
 
     def test_a_file_that_unpacks_to_more_than_it_is(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ class TestMistakes:
             ("{", "cannot be read"),
             ('{"model_type": "no_such_kind"}', "cannot be read"),
             ("{}", "cannot be read"),
-            ('{"model_type": "resnet"}', "no text encoder"),
+            ('{"model_type": "resnet"}', "not a text encoder"),
         ],
     )
     def test_a_wrong_config(self, text: str, words: str, tmp_path: Path) -> None:
@@ -236,13 +236,13 @@ class TestMistakes:
     def test_truncated_weights(self, keep: int, tmp_path: Path) -> None:
         file = checkpoint(tmp_path, "bert") / "model.safetensors"
         file.write_bytes(file.read_bytes()[:keep])
-        with pytest.raises(UserError, match="model.safetensors is no whole safetensors file"):
+        with pytest.raises(UserError, match="model.safetensors is not a complete safetensors file"):
             HuggingFaceTeacher(str(tmp_path))
 
     def test_a_broken_index(self, tmp_path: Path) -> None:
         (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
         (tmp_path / "model.safetensors.index.json").write_text('{"weights": []}')
-        with pytest.raises(UserError, match="is no index of weight files"):
+        with pytest.raises(UserError, match="is not an index of weight files"):
             HuggingFaceTeacher(str(tmp_path))
 
     def test_weights_of_another_kind_are_named(self, tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ class TestMistakes:
             (folder / "spm.model").write_text(content)
             found.append(content_of(folder))
         assert found[0] != found[1]
-        with pytest.raises(UserError, match="has no vocabulary: its files are not those of its kind"):
+        with pytest.raises(UserError, match="has no vocabulary: its files are of another kind"):
             teacher.tokenizer()  # BERT has another file
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps(config | {"model_type": "deberta-v2"}))
@@ -331,7 +331,7 @@ class TestHub:
     def test_out_of_reach(self) -> None:
         teacher = HuggingFaceTeacher("no-such-owner/no-such-model")
         for ask in (teacher.content, teacher.tokenizer, lambda: teacher.info(TWO), lambda: teacher.model(TWO, None)):
-            with pytest.raises(UserError, match="no-such-owner/no-such-model is no folder here and cannot be fetched"):
+            with pytest.raises(UserError, match="no-such-model is not a local folder and cannot be fetched"):
                 ask()
 
     @pytest.mark.parametrize("error", [HTTPError("the server hung up"), OSError("disk full")])

