@@ -32,7 +32,7 @@ def test_refusals(value: str) -> None:
     with pytest.raises(UserError) as error:
         check(value)
     assert str(error.value) == (
-        "augmentation is none, masking, masking+pos, masked_language_model, word_vectors:FILE or "
+        "augmentation must be none, masking, masking+pos, masked_language_model, word_vectors:FILE or "
         f"masked_language_model:FILE with a file of word vectors, not {value!r}"
     )
 

@@ -64,7 +64,7 @@ def test_it_is_joined_once_and_again_where_it_is_damaged(packages: Path) -> None
 
 def test_what_is_missing_or_another_is_told(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpnet, "SHA256", mpnet.SHA256 | {"config.json": "0" * 64})
-    with pytest.raises(UserError, match=r"are damaged \(config.json\): reinstall it"):
+    with pytest.raises(UserError, match=r"are damaged \(config.json\); reinstall it"):
         TEACHERS.get("mpnet")()
     part = packages / "site" / mpnet.PACKAGE.format(2) / "input" / f"{mpnet.NAME}.zip.002"
     part.write_bytes(b"another")
