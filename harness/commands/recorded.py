@@ -151,20 +151,13 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
 def beside(plan: Plan, table: reports.Table, its: Plan, other: reports.Table) -> reports.Table:
     """The table with that of another plan beside it. Raises UserError where they have nothing in common."""
     made = reports.with_other(table, other, named(plan, its), tasks_of(plan), score_of)
-    ours, theirs = (_data_of(one) for one in (plan, its))
-    unlike = [task for task in ours if task in theirs and not ours[task] & theirs[task]]
+    ours, theirs = (together.rests_on(one, one.cells) for one in (plan, its))
+    shared = [(task, what) for task in plan.tasks if (what := f"the data of task {task}") in ours.keys() & theirs]
+    unlike = [task for task, what in shared if ours[what].isdisjoint(theirs[what])]
     notes = [f"The data of {listed(unlike)} are not the same in both"] if unlike else []
     if plan.study != its.study:
         notes.append("Rows of one name may be made otherwise in another study")
     return replace(made, beside=made.beside and replace(made.beside, notes=(*made.beside.notes, *notes)))
-
-
-def _data_of(plan: Plan) -> dict[str, set[str]]:
-    """Task -> hashes of the data that its cells are trained and scored on."""
-    found = {task: set[str]() for task in plan.tasks}
-    for cell in plan.cells:
-        found[cell.task] |= {content for task, content in cell.run.data_of.items() if task == cell.task}
-    return found
 
 
 def named(*plans: Plan) -> tuple[str, str, str]:

@@ -73,10 +73,7 @@ def _check_alike(plans: Mapping[str, Plan], asked: Plan) -> None:
     for folder, plan in plans.items():
         if _of_another_version(asked, plan):
             continue
-        of_plan: dict[str, set[str]] = defaultdict(set)
-        for what, content in (x for cell in plan.cells if _place(cell) in places for x in _rests_on(plan, cell)):
-            of_plan[what].add(content)
-        for what, contents in of_plan.items():
+        for what, contents in rests_on(plan, [cell for cell in plan.cells if _place(cell) in places]).items():
             before, other = found.setdefault(what, (contents, folder))
             if not before & contents:
                 raise UserError(
@@ -85,8 +82,15 @@ def _check_alike(plans: Mapping[str, Plan], asked: Plan) -> None:
                 )
 
 
+def rests_on(plan: Plan, cells: Iterable[Cell]) -> dict[str, set[str]]:
+    """What the numbers of these cells rest on, such as "the data of task mrpc" -> its contents."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for what, content in (each for cell in cells for each in _rests_on(plan, cell)):
+        found[what].add(content)
+    return found
+
+
 def _rests_on(plan: Plan, cell: Cell) -> Iterator[tuple[str, str]]:
-    """(what a cell's number rests on, its content)."""
     for run in (cell.run, *(plan.first[name].run for name in cell.after if name in plan.first)):
         yield from ((f"the data of task {task}", content) for task, content in run.data_of.items())
         yield from ((f"the code of {name}", version) for name, version in (run.plugins or {}).items())
