@@ -4,8 +4,6 @@ every run leaves its weights, and the driver removes those that have lost. Whate
 
 from __future__ import annotations
 
-import os
-
 from harness.files import remove
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan
@@ -51,14 +49,8 @@ class Kept:
 
     def clear(self) -> None:
         """Remove what the cells noted since the last call have that none wants. Only the lock's holder may."""
-        for found in self._changed:
-            for run in leaves(self._plan, found):
-                if run in self._gone:
-                    continue
-                folder = self._ledger.folder(run) / "weights"
-                if not os.path.isdir(folder):
-                    self._gone.add(run)
-                elif run not in self._wanted.values():
-                    remove(folder)
-                    self._gone.add(run)
+        left = {run for found in self._changed for run in leaves(self._plan, found)}
+        for run in left - self._gone - {*self._wanted.values()}:
+            remove(self._ledger.folder(run) / "weights")
+            self._gone.add(run)
         self._changed.clear()
