@@ -221,4 +221,3 @@ def _started(tracker: Any) -> Any:
 
 
 _OPENED = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
-LIBRARIES = tuple(_OPENED)

@@ -16,7 +16,7 @@ from harness.search import tracking
 
 
 def test_words_are_those_of_their_files() -> None:
-    assert (tuple(columns.COLUMNS), tracking.LIBRARIES) == (words.COLUMNS, words.TRACKERS)
+    assert (tuple(columns.COLUMNS), tuple(tracking._OPENED)) == (words.COLUMNS, words.TRACKERS)
     assert words.LAYOUTS == reports.LAYOUTS and tuple(reports.ADDITIONS) == words.ADDITIONS
     assert tuple(reports.FIGURES) == words.FIGURES and (*reports.WIDTHS, "both") == words.WIDTHS
     assert {*metric_names.QUANTITIES} == {*quantities.WHOLE, *quantities.MEASURED, AGREEMENT}
