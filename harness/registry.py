@@ -20,6 +20,8 @@ from harness.files import digest
 from harness.importing import importing
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from harness.modeling.bases import Objective, Student, Teacher
 
 T = TypeVar("T")
@@ -393,7 +395,3 @@ def _objective_of(function: Callable[..., Tensor], declared: Mapping[str, Hyperp
         (Objective,),
         {"__init__": __init__, "forward": forward, "__doc__": function.__doc__, "__module__": function.__module__},
     )
-
-
-if TYPE_CHECKING:
-    from torch import Tensor
