@@ -180,9 +180,8 @@ class Prerequisites:
         settings = {name: h.default for name, h in TRAINING.items()} | {name: of_cell[name] for name in SHARED}
         for layer in self._given("multi_task", of_row):
             settings |= {key: merging.check(key, value, JOINT_TRAINING) for key, value in layer.items()}
-        nothing = merging.idle(settings)
         self.used |= {f"multi_task.{name}" for name in JOINT_TRAINING.keys() - merging.unused(settings)}
-        settings |= {name: TRAINING[name].default for name in nothing}
+        settings |= {name: TRAINING[name].default for name in merging.idle(settings)}
         return Settings(settings | {name: value for name, value in of_cell.items() if "." in name})
 
     def _teaching(self, shared: Mapping[str, object], recipe: Mapping[str, object], answers: bool) -> Settings:
@@ -192,9 +191,8 @@ class Prerequisites:
         own.pop("seeds", None)
         given = {name: shared[name] for name in SHARED if shared.get(name) is not None} | dict(recipe) | own
         settings |= {key: merging.check(key, value, TRAINING) for key, value in given.items()}
-        nothing = merging.idle(settings)
         self.used |= {f"teacher.{name}" for name in own.keys() - merging.unused(settings)}
-        return Settings({**settings, **{name: TRAINING[name].default for name in nothing}})
+        return Settings({**settings, **{name: TRAINING[name].default for name in merging.idle(settings)}})
 
     def augmented(self, run: Augmented) -> tuple[Augmented, list[RunId]]:
         """(the run with its augmentation as one setting, vectors and all, by content; the runs it waits for)."""
