@@ -80,7 +80,7 @@ def _eval_results(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> I
     if not dataset:
         return
     mean, spread = _mean(cell, cell.metric)
-    notes = f"{cell.metric} on dev x 100, {_row(cell)}, mean of {len(cell.seeds)} seeds"
+    notes = f"{cell.metric} on dev x 100, {_row(cell)}, mean of {counted(len(cell.seeds), 'seed')}"
     notes += f" ± {100 * spread:.2f}" if spread is not None else ""
     entry = EvalResultEntry(dataset, config, round(100 * mean, 2), notes=notes)
     text = yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False, allow_unicode=True)

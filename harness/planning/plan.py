@@ -14,7 +14,7 @@ from harness.code_versions import plugins
 from harness.collecting import uncollected
 from harness.contracts import Hyperparameter, TableRow, Task
 from harness.data.tasks import get_task
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.planning import merging
 from harness.planning.naming import flags_of, names_of
 from harness.planning.planned import Cell, Plan, called, declaration_of, waited_for
@@ -163,7 +163,7 @@ def _beyond_the_grid(trials: int | None, cells: Cells) -> list[str]:
         return []
     names = sorted({name for space in spaces for name in space})
     none = f"none is searched (--search {merging.SEARCHES})"
-    grid = f"the grid of {', '.join(names)} has {most} settings, and each is tried once" if names else none
+    grid = f"the grid of {', '.join(names)} has {counted(most, 'setting')}, and each is tried once" if names else none
     return [f"--trials {trials} is more than there are settings to try: {grid}"]
 
 
@@ -174,7 +174,7 @@ def _beyond_the_run(asked: ResolvedRequest, cells: Cells) -> list[str]:
     if "patience" in asked.overrides and possible:
         most = max(int(cell.run.settings["epochs"]) for cell in possible)
         if (given := max(int(cell.run.settings["patience"]) for cell in possible)) >= most:
-            found.append(f"patience {given} stops nothing: no cell has more than {most} epochs")
+            found.append(f"patience {given} stops nothing: no cell has more than {counted(most, 'epoch')}")
     if "train_examples" in asked.overrides and possible:
         most = max(asked.contents.examples(get_task(cell.task)) for cell in possible)
         if (given := max(int(cell.run.settings["train_examples"]) for cell in possible)) >= most > 0:

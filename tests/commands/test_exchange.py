@@ -141,7 +141,7 @@ def test_eval_results_are_those_of_the_hubs_data_sets(call: Harness, tmp_path: P
         (entry,) = parse_eval_result_entries(yaml.safe_load(file.read_text()))
         assert isinstance(entry, EvalResultEntry)
         assert (entry.dataset_id, entry.task_id, entry.value) == ("nyu-mll/glue", "sst2", 75.0)
-        assert entry.notes and "accuracy on dev" in entry.notes
+        assert entry.notes and "accuracy on dev" in entry.notes and entry.notes.endswith("mean of 1 seed")
 
 
 def test_how_often_a_student_answers_as_its_teacher_is_no_result_of_the_hubs_data(

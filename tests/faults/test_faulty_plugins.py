@@ -201,3 +201,5 @@ def test_a_plan_tells_what_changes_nothing(call: Harness) -> None:
     words = (*words[:-2], "patience=2", "train_examples=64")
     said = done(call("plan", *STUDY, *words)).stdout
     assert "stops nothing" not in said and "leaves out nothing" not in said
+    said = done(call("plan", *STUDY, *words[:-2], "patience=9", "epochs=1")).stdout
+    assert "patience 9 stops nothing: no cell has more than 1 epoch\n" in said
