@@ -147,13 +147,12 @@ class Node:
         self._resume()
         workspace, known = self.workspace, {part: str(self.here(part)) for part in parts}
         teacher = workspace.teacher
-        within = {workspace.source: str(self.here(workspace.source))} if workspace.source.startswith("/") else {}
         return replace(
             workspace,
             run=self.here(workspace.run),
             runs=self.here(workspace.runs),
             cache=self.here(workspace.cache),
-            source=within.get(workspace.source, workspace.source),
+            source=str(self.here(workspace.source)) if workspace.source.startswith("/") else workspace.source,
             corpus=known.get(workspace.corpus, workspace.corpus),
             files={name: known.get(path, path) for name, path in workspace.files.items()},
             teacher=teacher._replace(argument=registry.argument_with(*teacher, lambda one: known.get(one, one))),
