@@ -17,6 +17,7 @@ from harness.planning.recipe import (
     number,
     saying_nothing,
     shared_name,
+    span,
     varied,
     where_of,
 )
@@ -125,7 +126,7 @@ def _settings(plan: Plan) -> Iterator[tuple[str, Where, Any, bool, bool]]:
     for cell in distinct(plan.cells):
         prefix = f"{cell.run.kind}." if isinstance(cell.run, TEACHERS) else ""
         where = where_of(cell)
-        grid = {key: values if isinstance(values, list) else [str(values)] for key, values in cell.space.items()}
+        grid = {key: values if isinstance(values, list) else [values] for key, values in cell.space.items()}
         for key, values in {**{k: [v] for k, v in _own(plan, cell.run).items()}, **grid}.items():
             if key == "epochs" and rows[cell.row].equal_epochs:
                 continue
@@ -155,7 +156,9 @@ def _own(plan: Plan, run: Run) -> Values:
 
 
 def _known(plan: Plan, key: str, value: Any) -> tuple[str, Any]:
-    return next(iter(as_told(plan, {key: value}).items()))
+    name, told = next(iter(as_told(plan, {key: value}).items()))
+    is_range = isinstance(told, Mapping)
+    return name, span(told) if is_range else told
 
 
 def _shared(plan: Plan, key: str) -> str:

@@ -56,7 +56,7 @@ def budget(plan: Plan) -> str:
 
 
 def _over(space: Mapping[str, Dimension], apart: Collection[str]) -> str:
-    return ", ".join(f"{name} {'by student' if name in apart else _range(v)}" for name, v in space.items())
+    return ", ".join(f"{name} {'by student' if name in apart else span(v)}" for name, v in space.items())
 
 
 _SAMPLED = {"random": "drawn at random, the same for all cells that search the same range", "tpe": "proposed by TPE"}
@@ -78,15 +78,16 @@ def families(plan: Plan) -> tuple[str, ...]:
         own = [cell for cell in _cells(plan) if cell.student == student]
         inits = dict.fromkeys(cell.init for cell in own)
         spaces = [as_known(plan, cell.space).items() for cell in own]
-        ranges = {shared_name(student, name): _range(values) for space in spaces for name, values in space}
+        ranges = {shared_name(student, name): span(values) for space in spaces for name, values in space}
         searched = [f"{name} searched from {ranges[name]}" for name in sorted(apart & ranges.keys())]
         alike.setdefault("; ".join([f"init {' or '.join(inits)}", *searched]), {})[student] = None
     return tuple(f"{', '.join(students)}: {how}." for how, students in alike.items())
 
 
-def _range(values: Dimension) -> str:
+def span(values: Dimension) -> str:
+    """What is searched, in words."""
     if isinstance(values, list):
-        return " or ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+        return " or ".join(map(number, values))
     return f"{values['low']:g} to {values['high']:g}{' (logarithmic)' * values['log']}"
 
 

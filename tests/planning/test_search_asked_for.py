@@ -9,11 +9,13 @@ import pytest
 
 import harness
 from harness.errors import UserError
+from harness.planning.explaining import explained
 from harness.planning.naming import flags_named, names_of
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan, trials_of
 from harness.planning.recipe import budget
 from harness.planning.request import Request
+from harness.registry import STUDIES
 from harness.search.progress import progress
 
 STUDY, KD = "objectives_vs_init", "vanilla_kd"
@@ -63,6 +65,13 @@ def test_a_trial_is_the_run_of_the_same_value_fixed() -> None:
         return {run.identity(plan.defaults) for (run,) in found}
 
     assert first(asked("learning_rate=1e-4,2e-4")) == first(asked(overrides=["learning_rate=1e-4"]))
+
+
+def test_a_range_is_explained_in_words() -> None:
+    plan = resolve(asked("learning_rate=1e-5..1e-3", "epochs=1,4", "vanilla_kd.soft_weight=0.2..0.4", trials=5))
+    said = {line.name: line.ours for line in explained(plan, STUDIES.get(STUDY))}
+    assert (said["learning_rate"], said["epochs"]) == ("1e-05 to 0.001 (logarithmic)", "1 or 4")
+    assert said["vanilla_kd.soft_weight"] == "0.2 to 0.4"
 
 
 def test_a_range_is_drawn_from_on_the_scale_of_its_setting() -> None:
