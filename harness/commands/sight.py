@@ -46,7 +46,8 @@ def sight(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> lis
 def _told(expected: Expected, seeds: int) -> str:
     alone = "" if seeds > 1 else ", for this seed alone, as one tells nothing of others"
     needed = {points: expected.seeds_for(points / 100) for points in POINTS}
-    told = [f"{points} points take {number} seeds" for points, number in needed.items() if number]
+    takes = {points: f"{counted(points, 'point')} {'takes' if points == 1 else 'take'}" for points in POINTS}
+    told = [f"{takes[points]} {number} seeds" for points, number in needed.items() if number]
     hidden = [str(points) for points, number in needed.items() if not number]
     if hidden:
         told.append(f"{' or '.join(hidden)} more than {MOST_SEEDS}, as the examples are too few")

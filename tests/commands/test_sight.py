@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.commands.sight import _told
 from harness.reports.statistics.planning import assumed
 from tests.conftest import Harness
 
@@ -26,6 +27,11 @@ def test_the_least_difference_is_told_with_what_is_assumed(call: Harness, tmp_pa
 def test_one_seed_sees_for_itself_alone(call: Harness, tmp_path: Path) -> None:
     said = call("plan", *ASKED, "--out", tmp_path / "none", "--seeds", 1).stdout
     assert SENTENCE.search(said) and "points, for this seed alone, as one tells nothing of others; " in said
+
+
+def test_one_point_takes_seeds_and_several_take_them() -> None:
+    said = _told(assumed(40_000, 9), 3)
+    assert re.fullmatch(r"\d\.\d points; 1 point takes \d+ seeds, 2 points take \d seeds, 5 points take 2 seeds", said)
 
 
 def test_the_cells_of_a_plan_stand_in_columns(call: Harness, tmp_path: Path) -> None:
