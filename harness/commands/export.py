@@ -115,7 +115,7 @@ def _about(one: Taken, record: Record, name: str) -> About:
     row = next((row for row in plan.rows if cell and row.name == cell.row), None)
     part: Any = record.get("by_task", {}).get(one.task.name, record)
     who, base = plan.source_of(made)
-    of_hub = who == registry.HUB and not os.path.exists(base)
+    of_hub = who == registry.HUB and not _is_here(base)
     teacher = Path(plan.label).name if os.path.exists(plan.label) else plan.label
     learnt, starts = _learnt(one, record)
     dataset, configuration = on_hub(plan, one.task)
@@ -191,7 +191,11 @@ def _starts(made: Run, model: str) -> str:
 def _model(one: Taken) -> str:
     """The teacher or checkpoint that a run is of, as people call it."""
     who = one.plan.source_of(one.made)
-    return Path(who.argument).name if os.path.exists(who.argument) else str(who)
+    return Path(who.argument).name if _is_here(who.argument) else str(who)
+
+
+def _is_here(place: str) -> bool:
+    return os.path.exists(os.path.expanduser(place))
 
 
 def _data(one: Taken) -> str:

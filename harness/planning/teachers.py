@@ -96,7 +96,7 @@ def _label(teacher: Any, word: str) -> str:
     if teacher.members and len(words := teacher.argument.split("+")) == len(teacher.members):
         parts = zip(teacher.members, words, strict=True)
         return " + ".join(_label(one, part.strip()) for one, part in parts)
-    folder = Path(teacher.argument)
+    folder = Path(teacher.argument).expanduser()
     word = teacher.argument if teacher.name == HUB else word
     if not (teacher.argument and folder.is_dir()):
         return word

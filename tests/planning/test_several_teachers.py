@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from harness.commands.export import _model
 from harness.errors import UserError
 from harness.ledger import Ledger
 from harness.planning.explaining import explained
@@ -19,7 +21,9 @@ from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.recipe import recipes_before
 from harness.planning.request import Request
-from harness.registry import STUDIES
+from harness.planning.teachers import Teachers
+from harness.registry import HUB, STUDIES
+from harness.runs import TeacherName
 from harness.search.driver import Driver, workspace_of
 from harness.teaching.outputs import mean_of
 from tests.at_once import AtOnce, Silent
@@ -167,6 +171,17 @@ def test_members_of_the_same_weights_by_two_plugins_are_told_apart(tmp_path: Pat
     )
     words = (*RUN[:-4], "train_examples=32", "--tasks", "sentiment", "--teacher", "embedded_again+embedded")
     assert "4 runs trained" in done(call(*words, "--plugin", plugin, "--out", out)).stdout
+
+
+def test_a_folder_in_ones_home_is_called_by_its_name(
+    folders: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python, and a shell in quotes, leave its place as it is typed: tables and cards tell no place."""
+    monkeypatch.setenv("HOME", str(Path(folders[0]).parent))
+    assert Teachers("~/bert", ["sentiment"]).label == "bert"
+    assert Teachers("~/bert+~/gpt2", ["sentiment"]).label == "bert + gpt2"
+    plan = SimpleNamespace(source_of=lambda made: TeacherName(HUB, "~/bert"))
+    assert _model(SimpleNamespace(plan=plan, made=None)) == "bert"  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- one for each task
