@@ -28,8 +28,8 @@ from harness.ledger import Ledger
 from harness.planning import filed, naming
 from harness.planning import plan as planning
 from harness.planning.explaining import VERDICTS, explained
-from harness.planning.planned import Plan, runs_of
-from harness.planning.recipe import budget, families, protocol, recipe, recipes_before
+from harness.planning.planned import Cell, Plan, runs_of
+from harness.planning.recipe import budget, families, protocol, recipe, recipes_before, span
 from harness.planning.request import Request, check_early
 from harness.reports.papers import printed
 from harness.runs import JointStudentRun, JointTeacherRun, Run, StudentRun
@@ -178,8 +178,8 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         if cell.refused:
             lines.append(f"{label}  refused: {cell.refused}")
             continue
-        epochs = cell.run.settings.get("epochs")
-        trains = f"{counted(cell.stages, 'stage')} of {counted(epochs, 'epoch')}, " if epochs else ""
+        epochs = _epochs(cell)
+        trains = f"{counted(cell.stages, 'stage')} of {epochs}, " if epochs else ""
         lines.append(f"{label}  {trains}runs {done(found)} of {runs_of(cell)} done")
     lines += ["\n" + told["told"] for told in worked_out.declared.values()]
     real = [cell for cell in worked_out.cells if not cell.refused]
@@ -204,6 +204,13 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     ]
     lines += sight(worked_out, replays, ledger)
     return worked_out, [*lines, estimate(worked_out, replays, workers, ledger)]
+
+
+def _epochs(cell: Cell) -> str:
+    """Those of a stage, or the numbers of them that are searched; "" of what has none."""
+    if searched := cell.space.get("epochs"):
+        return f"{'twice ' * cell.lengthened}{span(searched)} epochs"
+    return counted(epochs, "epoch") if (epochs := cell.run.settings.get("epochs")) else ""
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:

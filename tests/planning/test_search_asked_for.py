@@ -17,6 +17,7 @@ from harness.planning.recipe import budget
 from harness.planning.request import Request
 from harness.registry import STUDIES
 from harness.search.progress import progress
+from tests.conftest import Harness
 
 STUDY, KD = "objectives_vs_init", "vanilla_kd"
 
@@ -72,6 +73,13 @@ def test_a_range_is_explained_in_words() -> None:
     said = {line.name: line.ours for line in explained(plan, STUDIES.get(STUDY))}
     assert (said["learning_rate"], said["epochs"]) == ("1e-05 to 0.001 (logarithmic)", "1 or 4")
     assert said["vanilla_kd.soft_weight"] == "0.2 to 0.4"
+
+
+def test_the_lines_of_a_plan_tell_which_epochs_are_searched(call: Harness, tmp_path: Path) -> None:
+    asked = ("plan", "--study", STUDY, "--objectives", "hid_cls", "vanilla_kd_equal_epochs", "--inits", "every")
+    said = call(*asked, "--tasks", "sentiment", "--search", "epochs=1,4", "--out", tmp_path / "none").stdout
+    assert "hid_cls                  2 stages of 1 or 4 epochs, runs 0" in said
+    assert "vanilla_kd_equal_epochs  1 stage of twice 1 or 4 epochs, runs 0" in said
 
 
 def test_a_range_is_drawn_from_on_the_scale_of_its_setting() -> None:
