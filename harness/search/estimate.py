@@ -117,14 +117,13 @@ class Meter:
     """
 
     def __init__(self, plan: Plan):
-        # what a run is -> (settings, weight, epochs) of each row's: these may differ in settings alone
+        # what a run is -> (settings, weight, times that it trains its epochs) of each row: settings alone may differ
         self._by_run = defaultdict[tuple[str, ...], list[tuple[dict[str, Any], float, int]]](list)
         self._left = defaultdict[str, float](float)  # student -> the weight of its runs that have not ended
         for cell in distinct(plan.cells):
-            epochs = cell.stages * int(cell.run.settings.get("epochs") or 1)
-            epochs *= FOLDS + 1 if cell.run.settings.get("protocol") == "nested" else 1
+            times = cell.stages * (FOLDS + 1 if cell.run.settings.get("protocol") == "nested" else 1)
             weight = _weight(cell, plan)
-            self._by_run[_what(cell.run)].append((cell.run.settings, weight, epochs))
+            self._by_run[_what(cell.run)].append((cell.run.settings, weight, times))
             self._left[_who(cell.run)] += runs_of(cell) * weight
         self._going: dict[int, tuple[float, float, Run]] = {}  # id of a run -> (when it began, its share that is done)
         self._pace = Pace()  # of runs that ended
@@ -166,8 +165,8 @@ class Meter:
         """The weight and the epochs of a run: those of the row that has most of its settings: a search changes some."""
         rows = self._by_run.get(_what(run), [])
         alike = [sum(run.settings.get(k) == value for k, value in settings.items()) for settings, *_ in rows]
-        _, weight, epochs = rows[alike.index(max(alike))] if rows else (None, 1.0, 1)
-        return weight, epochs
+        _, weight, times = rows[alike.index(max(alike))] if rows else (None, 1.0, 1)
+        return weight, times * int(run.settings.get("epochs") or 1)
 
 
 def _who(run: Run) -> str:

@@ -173,6 +173,18 @@ def test_what_is_measured_counts_each_epoch(monkeypatch: pytest.MonkeyPatch) -> 
     assert 200 < (again.left() or 0) < 300
 
 
+def test_a_run_is_over_after_its_own_epochs_where_a_search_decides_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("harness.search.estimate.time.monotonic", lambda: now[0])
+    run = student_run(settings={"epochs": 2})
+    searching = replace(cell(run, run.task, size=SIZE), space={"epochs": [1, 4]}, trials=2)
+    meter, first = Meter(plan([searching])), student_run(seed=0, settings={"epochs": 1})
+    meter.began(first)
+    now[0] = 100.0
+    meter.epoch(first)
+    assert meter.left() == pytest.approx(100), "as long again for the second trial"
+
+
 def test_rows_that_differ_in_settings_alone_have_lengths_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row and one with ten augmented copies of each example, with a search of the learning rate."""
     now = [0.0]
