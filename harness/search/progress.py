@@ -190,9 +190,8 @@ def _searched(cell: Cell, defaults: Hyperparameters, lookup: Lookup, first: int,
         runs = known.seeds.get(found.best.run, [])
         runs = runs + [run_of(best, seed) for seed in range(len(runs) + 1, cell.seeds)]
         known.seeds = {found.best.run: runs}
-        for seed in range(1, cell.seeds):
-            one = finished(runs[seed - 1], best, seed)
-            if one is not None:
+        for seed, run in enumerate(runs[: cell.seeds - 1], 1):
+            if (one := finished(run, best, seed)) is not None:
                 found.seeds.append(one)
     return found
 
