@@ -98,8 +98,7 @@ def parts_of(teacher: Any) -> Sequence[Path] | None:
 
 def answered(teacher: Any, task: Task) -> bool:
     """Whether a teacher's weights answer a task as they are. Raises Faulty where it says neither."""
-    found: bool = ask(TEACHERS, teacher.name, "answers", bool, lambda: teacher.answers(task))
-    return found
+    return bool(ask(TEACHERS, teacher.name, "answers", bool, lambda: teacher.answers(task)))
 
 
 def pretraining_of(teacher: Any) -> Mapping[str, Any] | None:

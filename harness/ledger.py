@@ -193,10 +193,9 @@ class Ledger:
 
     def has_predictions(self, run: str) -> bool:
         """Whether the file that a record vouches for is there, named in `damaged` if not; `whole` reads it."""
-        if there := os.path.exists(self._path(run, "predictions.safetensors")):
-            return there
-        self._note_predictions(run, "missing")
-        return False
+        if not (there := os.path.exists(self._path(run, "predictions.safetensors"))):
+            self._note_predictions(run, "missing")
+        return there
 
     def trouble_with_weights(self, run: str) -> str:
         """What happened to the weights that a finished run left, or ""; see `trouble_with`."""
