@@ -214,7 +214,7 @@ def _judged(
                 less = " − ".join(named(*each) for each in zip(sides[2:], lines[2:], strict=True))
                 rows = f"({rows}) − ({less})"
             if all(line and countable(line, j, tested, "collapsed" in ours) for line in lines):
-                places = [tested.place(key_of(line)) for line in lines if line]
+                places = tested.places(key_of(line) for line in lines if line)
                 noise = sums(tested.noise, places[::3], places[1:3]) if "minus" in ours else tested.noise
                 if noise is None:
                     raise ValueError(f"{where}: a difference of differences of averages by seed is not tested")

@@ -9,7 +9,7 @@ from harness.errors import check_known
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.ranking import NOTHING, key_of
 from harness.reports.tables.shapes import Interval, Line, Table, Tested
-from harness.reports.tables.two_tables import aligned, apart, few, other_key
+from harness.reports.tables.two_tables import aligned, alike, apart, few, other_key
 
 
 def differences(
@@ -52,13 +52,11 @@ def _of_lines(
     for j, (column, a, b) in enumerate(zip(table.columns, ours.entries, entries, strict=True)):
         if not column.task or not is_score(column.metric) or (difference := apart(a, b)) is None:
             continue
-        same = a.value == b.value and [run.run for run in a.runs] == [run.run for run in b.runs] != []
-        sure = NOTHING if same else None  # another machine, or version, may have made other scores of the same runs
+        sure = NOTHING if alike(ours.entries, entries, table.columns, j) else None
         tested = (both if beside else table.tested).get(j)
         keys = key_of(ours), other_key(key_of(theirs)) if beside else key_of(theirs)
-        if not sure and tested and {*keys} <= {*tested.keys} and not (beside and few(a, b)):
-            first, second = ([tested.keys.index(key)] for key in keys)
-            (sure,) = Interval.each(tested.noise.compare(first, second))
+        if not sure and tested and not (beside and few(a, b)) and (places := tested.places(keys)):
+            (sure,) = Interval.each(tested.noise.compare(places[:1], places[1:]))
         where = {"task": column.task, "metric": column.metric, "student": ours.student, "init": ours.init}
         values = {"value": a.value, "other": b.value, "difference": difference}
         bounds = {name: getattr(sure, name, None) for name in ("low", "high", "p")}

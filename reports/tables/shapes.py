@@ -306,18 +306,22 @@ class Beside:
 class Tested:
     """The finished rows of a column that can be compared: k of them, aligned by their place.
 
-    noise: what their means are uncertain by; `noise.p_value(a, b)` and `noise.compare(a, b)` take places.
+    noise: what their means are uncertain by; `noise.p_value(a, b)` and `noise.compare(a, b)` take places. twins: a row
+    of the same runs -> the one of `keys` that stands for both.
     """
 
     keys: tuple[Key, ...]
     noise: Noise
+    twins: Mapping[Key, Key] = field(default_factory=dict)
 
-    def place(self, key: Key) -> int | None:
-        return self.keys.index(key) if key in self.keys else None
+    def places(self, keys: Iterable[Key]) -> list[int]:
+        """Where these rows stand; none where one of them cannot be compared."""
+        own = [self.twins.get(key, key) for key in keys]
+        return [self.keys.index(key) for key in own] if {*own} <= {*self.keys} else []
 
     def among(self, keys: Iterable[Key]) -> Noise:
         """The noise of these rows, in this order."""
-        return self.noise.among([self.keys.index(key) for key in keys])
+        return self.noise.among(self.places(keys))
 
 
 @dataclass(frozen=True)

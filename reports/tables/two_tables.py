@@ -183,24 +183,20 @@ def noise_of_both(table: Table, other: Table, tasks: Mapping[str, Task], score: 
     paired = {task for task in drawn if len(seeds.get(task, ())) == 1}
     once = {key: entries for key, entries in lines.items() if key not in twins}
     made = tests(once, table.columns, tasks, score, paired)
-    return {j: _with_twins(one, twins) for j, one in made.items()}
+    return {j: replace(one, twins=twins) for j, one in made.items()}
 
 
 def _same(lines: Lines, key: Key, columns: Sequence[Column]) -> bool:
-    """Whether a line has the same scores of the same runs in both tables, throughout."""
-    ours, theirs = lines[key], lines.get(other_key(key), ())
-    return bool(theirs) and all(
-        ours[j].value == theirs[j].value and same_runs(ours, theirs, columns, j)
-        for j, column in enumerate(columns)
-        if column.task and is_score(column.metric)
-    )
+    """Whether a line has the same scores of the same runs in both tables, wherever it is finished in the other."""
+    theirs = lines.get(other_key(key), ())
+    scores = (j for j, c in enumerate(columns) if c.task and is_score(c.metric))
+    its = [j for j in scores if theirs and theirs[j].status == "complete"]
+    return bool(its) and all(alike(lines[key], theirs, columns, j) for j in its)
 
 
-def _with_twins(tested: Tested, twins: Mapping[Key, Key]) -> Tested:
-    """What is tested with the lines that are the same in the other table, each in its twin's place."""
-    known = {twin: key for twin, key in twins.items() if key in tested.keys}
-    places = [*range(len(tested.keys)), *(tested.keys.index(key) for key in known.values())]
-    return Tested((*tested.keys, *known), tested.noise.among(places)) if known else tested
+def alike(one: Sequence[Entry], other: Sequence[Entry], columns: Sequence[Column], j: int) -> bool:
+    """Whether two lines have one score of the same runs: another machine, or version, may have made other scores."""
+    return one[j].value == other[j].value and same_runs(one, other, columns, j)
 
 
 def few(*entries: Entry) -> bool:
@@ -232,18 +228,15 @@ def _tested(
         if any(apart(lines[one][j], lines[other][j]) is None for one, other in zip(more, less, strict=True)):
             continue
         for one, other in product(*sides):
-            # Another machine, or version, may have made other scores of the same runs.
-            same = lines[one][j].value == lines[other][j].value and same_runs(lines[one], lines[other], columns, j)
-            if same and one in more and other in less:
+            if one in more and other in less and alike(lines[one], lines[other], columns, j):
                 more.remove(one)
                 less.remove(other)
         if not more:
             found[key] = NOTHING
-        elif tested and {*more, *less} <= {*tested.keys} and not few(*(lines[one][j] for one in (*more, *less))):
-            places = [[tested.keys.index(one) for one in side] for side in (more, less)]
-            noise = tested.noise if len(more) == 1 else sums(tested.noise, *places)
-            if noise:
-                family[key] = (noise, *(places if len(more) == 1 else ([0], [1])))
+        elif tested and not few(*(lines[one][j] for one in (*more, *less))):
+            places, alone = [tested.places(side) for side in (more, less)], len(more) == 1
+            if all(places) and (noise := tested.noise if alone else sums(tested.noise, *places)):
+                family[key] = (noise, *(places if alone else ([0], [1])))
     if family:
         each = [noise.compare(a, b, family=len(family)) for noise, a, b in family.values()]
         corrected = holm(np.concatenate([one.p for one in each]))

@@ -240,8 +240,15 @@ def test_runs_that_both_tables_have_are_learned_from_once(drawn):
     (joined,) = differences(table([same, ours, theirs], **drawn), "Att-KL", "Hid-Seq")
     assert apart == pytest.approx(joined)
     (plain,) = differences(first, "Att-KL", "Vanilla KD")
+    longer = table([same, ours, cell(VANILLA, "rte", (50, 53, 60))], **drawn), second  # of a task that one has alone
+    for one, other, row, of in ((*longer, "Att-KL", "Hid-Seq"), (*longer[::-1], "Hid-Seq", "Att-KL")):
+        found = compared(one, other, row, of)
+        assert [each["p"] for each in found if each["task"] == "sst2"] == [pytest.approx(joined["p"])]
     (crossed,) = compared(first, table([same, ours], **drawn))
     assert crossed == pytest.approx(plain), "the very table beside itself"
+    alone = table([same], **drawn)
+    (found,) = lines(beside(alone, alone))["Vanilla KD", "every"].found
+    assert (found.low, found.high, found.p) == (0, 0, 1)
 
 
 def test_it_reads_the_same_in_every_format():
