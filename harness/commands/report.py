@@ -70,6 +70,10 @@ def _check_effective(options: Namespace) -> None:
         formats = [name for name in reports.FORMATS if (flag, name) != ("--layout", "json")]
         if value and options.format not in formats:
             raise UserError(f"{flag} has no effect on --format {options.format}: it is of {', '.join(formats)}")
+    other = "--with" if options.additions else "--compare FOLDER" if options.compare not in (None, PUBLISHED) else ""
+    for flag in ("--layout", "--columns"):
+        if given[flag] and other and options.format == "csv":
+            raise UserError(f"{flag} has no effect on --format csv with {other}, whose lines it then holds")
 
 
 def _kept_text(plan: Plan, ledger: Ledger, options: Namespace, code: str | None) -> str:

@@ -110,7 +110,7 @@ def _orderings(block: ComparedBlock, comparison: Comparison) -> list[tuple[Cell,
         str(_less(found)) if found and comparison.like(column) else ""
         for column, found in zip(comparison.columns, block.orderings, strict=True)
     ]
-    lines.append((Cell("less than in print"), Cell(""), *map(Cell, less)))
+    lines += [(Cell("less than in print"), Cell(""), *map(Cell, less))] if any(less) else []
     between = [tau_interval(*numbers) for numbers in counted]
     told = (Cell("" if math.isnan(low) else f"{_signed(low)} to {_signed(high)}") for low, high in between)
     return [*lines, (Cell("Tau over them, 95%"), Cell(""), *told)]

@@ -55,6 +55,14 @@ EARLY = {
         ("report", "--study", "objectives_vs_init", "--format", "bibtex", "--against", "best"),
         ("--against has no effect on --format bibtex",),
     ),
+    "columns of a table that a csv leaves out": (
+        ("report", "--study", "objectives_vs_init", "--format", "csv", "--columns", "parameters", "--compare", "sub"),
+        ("--columns has no effect on --format csv with --compare FOLDER",),
+    ),
+    "layout of a table that a csv leaves out": (
+        ("report", "--study", "objectives_vs_init", "--format", "csv", "--layout", "matrix", "--with", "tuning"),
+        ("--layout has no effect on --format csv with --with",),
+    ),
     "merge into a folder that stays": (("merge", ".", "--into", "sub"), ("--into sub", "stays as it is")),
     "merge of nothing": (("merge", "nowhere", "--into", "sub"), ("no results in nowhere",)),
     "predictions into a folder": (

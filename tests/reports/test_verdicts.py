@@ -132,6 +132,12 @@ def test_an_average_over_other_tasks_is_no_verdict_on_the_paper_and_said_to_be_n
     made = compared(both)
     assert not made.alike and len(made.blocks[0].orderings[-1]) == 6
     assert "On the average, which is over other tasks or metrics, of 6 published orderings" in verdict(made)
+    text = render(replace(table(both), comparison=made), "markdown")
+    assert "| less than in print " in text
+    (block,) = made.blocks
+    alone = replace(made, blocks=(replace(block, orderings=((), (), block.orderings[-1])),))
+    text = render(replace(table(both), comparison=alone), "markdown")
+    assert "less than in print" not in text and "Orderings supported" in text
     # on RTE 54.0, 51.8, 55.5 and 57.5 are printed, so there Hid-Seq above Vanilla KD is contradicted too
     assert verdict(made).startswith("Of 12 published orderings 5 are supported, 5 contradicted, 2 cannot be decided")
 
