@@ -66,7 +66,7 @@ def _rows(split: Any, rows: Any) -> Iterator[dict[str, Any]]:
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # of pandas
         if twice := [*rows.columns[rows.columns.duplicated()]]:
             raise UserError(f"the frame has two columns {twice[0]!r}: rename one")
-        yield from json.loads(rows.to_json(orient="records"))
+        yield from json.loads(rows.to_json(orient="records", double_precision=15))
         return
     if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes)):
         raise UserError(f"train is a path, a task, a frame, a data set or a list of (text, label), not {rows!r}")

@@ -88,6 +88,12 @@ def test_pairs_have_the_columns_of_pairs(tmp_path: Path) -> None:
     }
 
 
+def test_a_frame_keeps_its_numbers(tmp_path: Path) -> None:
+    scores = [0.123456789012, 2e-12]
+    folder = written(pandas.DataFrame({"text": ["a", "b"], "label": scores}), tmp_path / "out").partition("=")[2]
+    assert [json.loads(line)["label"] for line in (Path(folder) / "train.jsonl").read_text().splitlines()] == scores
+
+
 def test_labels_may_be_numbers_of_numpy(tmp_path: Path) -> None:
     folder = written(zip(["a", "b"], np.array([0, 1]), strict=True), tmp_path / "out").partition("=")[2]
     assert [json.loads(line)["label"] for line in (Path(folder) / "train.jsonl").read_text().splitlines()] == [0, 1]
