@@ -11,6 +11,7 @@ import resource
 import sys
 import tempfile
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +64,8 @@ def measure(executor: str, runs: int, folder: Path) -> dict[str, float]:
 def compare(runs: int = 200) -> None:
     """Print both executors' figures and what Ray adds."""
     print(f"{runs} runs of about one second on {choosing.workers(None)} workers")
-    with tempfile.TemporaryDirectory() as name, open(os.devnull, "w") as nothing:
-        folder, terminal = Path(name), sys.stdout
-        found = {}
-        for executor in ("local", "ray"):
-            sys.stdout = nothing
-            found[executor] = measure(executor, runs, folder)
-            sys.stdout = terminal
+    with tempfile.TemporaryDirectory() as name, open(os.devnull, "w") as nothing, redirect_stdout(nothing):
+        found = {executor: measure(executor, runs, Path(name)) for executor in ("local", "ray")}
     for figure, local in found["local"].items():
         print(f"{figure:<36} local {local:8.3f}   ray {found['ray'][figure]:8.3f}")
     added = found["ray"]["seconds in all"] - found["local"]["seconds in all"]

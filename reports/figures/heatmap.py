@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -71,7 +70,7 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
             [x + 0.5 for x in range(len(inits[student]))], [plain(i) for i in inits[student]], rotation=30, ha="right"
         )
         panel.set_yticks([y + 0.5 for y in range(len(labels))], list(map("\n".join, beside)))
-        panel.set_title(_wrapped(plain(student), 15 * len(inits[student])), fontsize=10)
+        panel.set_title("\n".join(folded(plain(student), 15 * len(inits[student]))), fontsize=10)
         for y, line in enumerate(found):
             for x, field in enumerate(line):
                 dark = not math.isnan(shown[y][x]) and scale(shown[y][x]) < 0.6
@@ -83,9 +82,3 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     label = map(plain, textwrap.wrap(f"{rows[0]['column']} × 100", most, break_long_words=False))
     figure.colorbar(image, ax=list(drawn[0]), label="\n".join(label))
     return figure
-
-
-def _wrapped(student: str, width: int) -> str:
-    """Its name in lines of at most so many characters, where its parts allow that."""
-    parts = textwrap.wrap(re.sub("([_:])", r"\1 ", student), width, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(part.replace(" ", "") for part in parts)

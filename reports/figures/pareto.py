@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-from harness.reports.figures.drawing import ink, legend, new_figure, plain, side_by_side, spread, title
+from harness.reports.figures.drawing import ink, legend, marker, new_figure, plain, side_by_side, spread, title
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.shapes import Table
 
@@ -20,7 +20,6 @@ AXES = {
     "parameters": ("parameters", False),
     "megabytes": ("megabytes of weights", False),
 }
-MARKERS = "osD^vP<>"
 LABELLED = 12  # points that all have their label; among more, those that are undominated
 
 
@@ -57,7 +56,7 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
         found = [x for x in rows if x["measured"] == metric]
         for x in found:
             place = students.index(x["student"]) if x["student"] else -1
-            look = {"color": f"C{place}", "marker": MARKERS[place % len(MARKERS)]}
+            look = {"color": f"C{place}", "marker": marker(place)}
             look |= {"markerfacecolor": "none"} if x["collapsed"] else {}
             bar = panel.errorbar(
                 x["x"],
