@@ -30,8 +30,8 @@ def rows(table: Table) -> list[dict[str, Any]]:
             "metric": column.metric,
             "line": named[label, heading(block.student, block.init)],
             "x": at,
-            "score": scaled(column.metric, entry.value),
-            "std": None if entry.std is None else scaled(column.metric, entry.std),
+            "score": round(scaled(column.metric, entry.value), 6),
+            "std": None if entry.std is None else round(scaled(column.metric, entry.std), 6),
             "n": entry.n,
         }
         for j, column in columns

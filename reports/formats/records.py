@@ -57,8 +57,7 @@ def records(table: Table) -> list[dict[str, Any]]:
             "value": shown(column.metric, entry.value),
             "std": shown(column.metric, entry.std),
             **{field: getattr(entry, field) for field in AS_THEY_ARE},
-            "test": shown(column.metric, pair.ours.value) if pair and pair.ours.tested else None,
-            **_beside(pair),
+            **_beside(pair, column.metric),
             "published_source": comparison.source if comparison and pair and pair.printed else "",
             **_tested(entry, labels.get(table.against, "")),
             "runs": [
@@ -109,7 +108,7 @@ def matrix_records(table: Table, made: Sequence[Matrix]) -> list[dict[str, Any]]
             record |= {"task": matrix.column.about, "metric": metric, "row": label, "objective": objective}
             for place in dict.fromkeys(places):
                 told = _told(found.get(place, Entry("absent")), matrix.column.metric)
-                told |= _beside(pairs.get(place)) if table.comparison else {}
+                told |= _beside(pairs.get(place), matrix.column.metric) if table.comparison else {}
                 record |= {" ".join(filter(None, (_name(place), what))): value for what, value in told.items()}
             records.append(record | _said(found))
     return records
@@ -144,9 +143,10 @@ def _name(place: Place) -> str:
     return " ".join(filter(None, place)) or OWN
 
 
-def _beside(pair: Pair | None) -> dict[str, Any]:
-    """The published number as numbers."""
+def _beside(pair: Pair | None, metric: str) -> dict[str, Any]:
+    """The published number as numbers, after ours of the test set where that is what it is compared with."""
     return {
+        "test": shown(metric, pair.ours.value) if pair and pair.ours.tested else None,
         "published": number(pair.printed) if pair and pair.printed else None,
         "published_std": number(pair.printed_std) if pair and pair.printed_std else None,
         "difference": round(pair.difference, 6) if pair and pair.difference is not None else None,

@@ -79,7 +79,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
             "difference": round(ordering.difference, 6),
             "low": round(ordering.low, 6),
             "high": round(ordering.high, 6),
-            "p_holm": round(ordering.p, 6),
+            "p_holm": float(f"{ordering.p:.3g}"),  # as of a table's entries: 1e-8 is not 0
             "verdict": ordering.verdict,
             "like_published": table.comparison.like(column),
             "less_than_published": ordering.less if table.comparison.like(column) else None,

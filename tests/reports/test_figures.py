@@ -142,6 +142,14 @@ def test_points_far_apart_stand_on_a_logarithmic_axis_with_a_place_for_zero():
     assert {"5", "7", "41"} <= far and {"0", "1", "2", "4", "100"} <= zero
 
 
+def test_points_are_told_as_the_table_tells_them():
+    rows = (Row("a", "vanilla_kd", "A", point=("A", 1)),)
+    made = table([cell(rows[0], "sst2", (57, 58, 59))], replace(STUDY, rows=rows))
+    (told,) = FIGURES["points"].rows(made)[0]
+    assert 100 * made.blocks[0].lines[0].entries[0].value != 58, "the last bits of the sum"
+    assert (told["score"], told["std"]) == (58.0, 1.0)
+
+
 def test_only_finished_points_are_drawn():
     cells, study = pointed()
     assert lines(table([replace(c, seeds=c.seeds[:1]) for c in cells], study)) is None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.contracts import GainRow, Row
+from harness.contracts import GainRow, Published, Row
 from harness.reports import FORMATS, fragment, render, with_published
 from harness.rows import BASELINES
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
@@ -170,7 +170,22 @@ def test_published_numbers_stand_in_lines_below_and_in_a_csv_beside():
     found = csv.DictReader(io.StringIO(render(made, "csv")))
     (row,) = [row for row in found if (row["row"], row["task"]) == ("Hid-Seq", "sst2")]
     told = [row[f"transformer every{what}"] for what in ("", " published", " difference")]
-    assert told == ["85.0", "87.4", "-2.4"] and row["transformer random published"] == ""
+    assert told == ["85.0", "87.4", "-2.4"]
+    assert row["transformer random published"] == row["transformer every test"] == ""
+
+
+def test_a_csv_has_the_test_score_that_is_compared_with_a_published_one(tmp_path):
+    printed = tmp_path / "own.csv"
+    printed.write_text("row,task,metric,value,split\nHid-Seq,SST-2,acc,87.4,test\n", encoding="utf-8")
+    study = replace(MATRIX, published=Published((str(printed),), "Own"))
+    rows = [replace(row, published=row.label if row.label == "Hid-Seq" else "") for row in study.rows]
+    study = replace(study, rows=tuple(rows))
+    cells = [replace(c, row=next(row for row in rows if row.name == c.row.name)) for c in mixed()]
+    made = replace(table(cells, study), submitted={"hid_seq-every-sst2": {"accuracy": 0.86}})
+    made = with_published(made, study)
+    found = csv.DictReader(io.StringIO(render(made, "csv")))
+    (row,) = [row for row in found if (row["row"], row["task"]) == ("Hid-Seq", "sst2")]
+    assert [row[f"transformer every{what}"] for what in ("", " test", " difference")] == ["85.0", "86.0", "-1.4"]
 
 
 def test_json_has_the_same_entries_in_either_layout():

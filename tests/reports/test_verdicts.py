@@ -149,6 +149,7 @@ def test_json_holds_every_pair():
     assert (one["task"], one["published_above"], one["p_holm"] < 0.05, one["difference"] < 0) == (
         "sst2", "89.0", True, True,
     )  # fmt: skip
+    assert all(o["p_holm"] > 0 for o in found["orderings"]), "however small"
 
 
 def test_the_figure_has_a_sign_for_each_pair_in_the_published_order():
