@@ -314,7 +314,9 @@ def _rules(made: Sequence[Curves], chosen_on: str, each: bool) -> Sequence[tuple
             "rows (Bonferroni), for each number of trials by itself"
         )
     if rows > enough:
-        more = f"{tuning.fewest_trials(pairs)} trials could ({'of all seeds together' if each else '--trials'})"
-        fewer = f", or {enough} rows (--objectives)" if enough > 1 else ""
-        notes.append(f"No {trials} trials can tell one of {rows} rows from another, however they end: {more}{fewer}")
+        needed, how = tuning.fewest_trials(pairs), "of all seeds together" if each else "--trials"
+        could = [f"{needed} trials could ({how})"] * bool(needed)
+        could += [f"{enough} rows{' could' * (not needed)} (--objectives)"] * (enough > 1)
+        said = f"No {trials} trials can tell one of {rows} rows from another, however they end"
+        notes.append(": ".join(filter(None, (said, ", or ".join(could)))))
     return bare(notes)

@@ -96,10 +96,15 @@ def _swaps(n: int) -> np.ndarray:
 
 
 def fewest_trials(pairs: int) -> int:
-    """The fewest trials with which one of so many pairs can be told apart, corrected for their number."""
-    return next(n for n in itertools.count(1) if pairs * 2 ** (1 - n) < LEVEL)
+    """The fewest trials with which one of so many pairs can be told apart, corrected for their number; 0 if none."""
+    return next((n for n in range(1, SWAPS.bit_length() + 2) if pairs * _smallest_p(n) < LEVEL), 0)
 
 
 def most_rows(trials: int) -> int:
     """The most rows of which so many trials can tell two apart; 1 if none."""
-    return next(m for m in itertools.count(1) if math.comb(m + 1, 2) * 2.0 ** (1 - trials) >= LEVEL)
+    return next(m for m in itertools.count(1) if math.comb(m + 1, 2) * _smallest_p(trials) >= LEVEL)
+
+
+def _smallest_p(trials: int) -> float:
+    """The smallest that `p_values` gives: that of the one swap which changes nothing."""
+    return max(2.0 ** (1 - trials), 1 / SWAPS)

@@ -89,6 +89,10 @@ def test_rows_without_a_difference_are_seldom_told_apart() -> None:
 def test_how_many_trials_and_rows_it_takes() -> None:
     assert [fewest_trials(pairs) for pairs in (1, 6, 91)] == [6, 8, 12]  # 2^-5 = .031; 6 x 2^-7 = .047; 91 x 2^-11
     assert [most_rows(trials) for trials in (3, 6, 8, 12)] == [1, 2, 4, 14]
+    # of many trials so many swaps are drawn that no p is below 1 in 10,000
+    best = np.tile(np.linspace(0.1, 0.9, 16), (2, 1, 1))
+    assert p_values(best, best - 0.5)[0] == 1e-4 and [fewest_trials(pairs) for pairs in (499, 500)] == [15, 0]
+    assert [most_rows(trials) for trials in (14, 15, 20)] == [29, 32, 32]
 
 
 def leading(n: int = 8, only: Any = ("vanilla_kd", "hid_seq", "att_kl"), **changes: Any) -> Any:
