@@ -85,8 +85,8 @@ def measure(pieces: int, length: int, updates: int) -> None:
     machine.reset_peak_memory()
     speed = run(updates)["steps_per_second"]
     done = speed * operations(pieces, length, info.width, info.layers) / 1e12
-    most = matrices(device)
     memory, side = machine.peak_memory() / 1024, SIDE if cuda else SIDE // 8
+    most = matrices(device, side)
     print(f"{speed:.3f} updates/s, {speed * pieces * length:,.0f} tokens/s, {memory:.1f} GiB at most")
     print(f"{done:.1f} TFLOP/s in the encoders' products, {most:.1f} in those of {side} x {side} matrices:")
     print(f"{100 * done / most:.0f}% of what this machine does at best")
@@ -103,9 +103,8 @@ def operations(pieces: int, length: int, width: int, layers: int) -> float:
     return float(layer * (layers + LAYERS + 2 * (LAYERS - 1)) + 2 * compared)
 
 
-def matrices(device: torch.device) -> float:
-    """TFLOP/s of this device at multiplying large square matrices in bfloat16."""
-    side = SIDE if device.type == "cuda" else SIDE // 8
+def matrices(device: torch.device, side: int) -> float:
+    """TFLOP/s of this device at multiplying square matrices of so many rows in bfloat16."""
     matrix = torch.randn(side, side, device=device, dtype=torch.bfloat16)
     seconds = []
     for _ in range(8):

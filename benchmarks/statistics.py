@@ -243,7 +243,7 @@ def power(test: Test, scenario: Scenario, rows: int, seeds: int, size: int, bett
     return 100 * counts / repeats
 
 
-def known(scenario: Scenario, rows: int, seeds: int, size: int, better: float) -> float:
+def known(scenario: Scenario, seeds: int, size: int, better: float) -> float:
     """Percent: the power of a single comparison where the noise is known."""
     own = (scenario.sd / 100) ** 2 / seeds + HARD / size * (1 + scenario.own / seeds)
     return float(100 * ndtr(better / 100 / np.sqrt(2 * own) - stdtrit(1e6, 1 - LEVEL / 2)))
@@ -321,7 +321,7 @@ def main(words: Sequence[str] | None = None) -> None:
 def _print_power(rows: int, seeds: int, size: int, repeats: int) -> None:
     scenario = Scenario("sd 1", 1.0)
     for better in (1.0, 2.0, 3.0, 4.0, 6.0, 8.0):
-        best = known(scenario, rows, seeds, size, better)
+        best = known(scenario, seeds, size, better)
         told = (
             f"{name} " + " ".join(f"{x:3.0f}" for x in power(test, scenario, rows, seeds, size, better, repeats))
             for name, test in (("chosen", chosen), ("Satterthwaite", satterthwaite), ("S - 1", fewest))

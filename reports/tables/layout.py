@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from harness.errors import listed
 from harness.reports.statistics import LEVEL, POWER
@@ -301,16 +302,16 @@ def _sight(table: Table) -> list[str]:
 def differences(table: Table) -> Grid | None:
     """By how much each row is better or worse than the reference in its place, or than the best of the others."""
     best = table.against == BEST
+    tested = attrgetter("to_best" if best else "to_reference")
     every = [line for _, line in table.all_lines()]
-    shown = [j for j in range(len(table.columns)) if any(_compared(line, j, best) for line in every)]
+    shown = [j for j in range(len(table.columns)) if any(tested(line.entries[j]) for line in every)]
     if not shown:
         return None
     groups = []
     for block in table.blocks:
-        lines = [line for line in block.lines if any(_compared(line, j, best) for j in shown)]
+        lines = [line for line in block.lines if any(tested(line.entries[j]) for j in shown)]
         cells = (
-            (Cell(label_of(line, block.init)), *(interval_of(_compared(line, j, best)) for j in shown))
-            for line in lines
+            (Cell(label_of(line, block.init)), *(interval_of(tested(line.entries[j])) for j in shown)) for line in lines
         )
         groups += [Group(heading(block.student, block.init), tuple(cells))] if lines else []
     if best:
@@ -332,10 +333,6 @@ def differences(table: Table) -> Grid | None:
             "intervals",
         )
     return Grid(title, "In points.", header_of([table.columns[j] for j in shown]), tuple(groups), bare(said))
-
-
-def _compared(line: Line, j: int, best: bool) -> Interval | None:
-    return line.entries[j].to_best if best else line.entries[j].to_reference
 
 
 def interval_of(found: Interval | None) -> Cell:
