@@ -63,7 +63,7 @@ def _plain(value: Any) -> Any:
 
 def _rows(split: Any, rows: Any) -> Iterator[dict[str, Any]]:
     """The examples as dictionaries, with the names of classes where a datasets.Dataset has them."""
-    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # of pandas
+    if hasattr(rows, "to_json") and hasattr(rows, "columns"):  # of pandas
         if twice := [*rows.columns[rows.columns.duplicated()]]:
             raise UserError(f"the frame has two columns {twice[0]!r}: rename one")
         yield from json.loads(rows.to_json(orient="records", double_precision=15))

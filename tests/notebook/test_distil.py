@@ -99,9 +99,19 @@ def test_labels_may_be_numbers_of_numpy(tmp_path: Path) -> None:
     assert [json.loads(line)["label"] for line in (Path(folder) / "train.jsonl").read_text().splitlines()] == [0, 1]
 
 
+class OtherFrame(list[object]):
+    """Of another library: what it gives one by one are its columns."""
+
+    columns = ("text", "label")
+
+    def to_dict(self) -> dict[str, object]:
+        return dict(zip(self.columns, self, strict=True))
+
+
 @pytest.mark.parametrize(
     ("train", "said"),
     [
+        (OtherFrame([{"a", "b"}, {"good", "bad"}]), "example 1 is"),
         ([("a", b"1")], "holds b'1', a bytes, where text or a number is wanted"),
         (pandas.DataFrame([("a", "b", 1)], columns=["text", "text", "label"]), "two columns 'text'"),
         ([], "no examples in train"),
