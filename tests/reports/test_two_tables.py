@@ -162,6 +162,25 @@ def test_what_else_sets_them_apart_is_told():
     )
 
 
+@pytest.mark.parametrize("drawn", [(2, 1), (1, 2)])
+def test_what_one_of_them_drew_once_is_not_said_to_be_drawn_by_each_seed(drawn):
+    ours, theirs = (table([cell(ATT, "sst2", (70, 72))], samples=n) for n in drawn)
+    (told,) = [note for note in beside(ours, theirs).beside.notes if note.startswith("Difference")]
+    assert "for these training examples alone" in told and "each seed with its own" not in told
+
+
+def test_a_task_without_answers_is_no_obstacle_to_another_that_is_compared_seed_by_seed():
+    def drawn(*scores):
+        bare = cell(ATT, "rte", scores)
+        seeds = tuple(replace(run, record={**run.record, "predictions": lambda: None}) for run in bare.seeds)
+        return table([cell(ATT, "sst2", scores), replace(bare, seeds=seeds)], drawn_by_seed=("sst2", "rte"))
+
+    made = beside(drawn(70, 72), drawn(75, 78))
+    found = lines(made)["Att-KL", "every"].found
+    assert found[0] is not None and found[1] is None
+    assert any("seed by seed in SST-2" in note for note in made.beside.notes)
+
+
 def test_gains_over_the_reference_are_compared_too():
     """Whether what a row gains over another depends on the teacher: the difference of two differences."""
     def made_of(scores):
@@ -267,6 +286,9 @@ def test_it_reads_the_same_in_every_format():
         render(replace(made, additions=("over_tasks",)), "csv")
     unlike = with_other(ours, theirs, ("--study toy", "--study other", ""), TASKS, score)
     assert "The other: --study other.\n" in render(unlike, "markdown")
-    assert "Both: --study toy." in render(made, "markdown")
+    text = render(made, "markdown")
+    assert "Both: --study toy." in text and "with 95% intervals" in text
+    told = re.findall(r"^\| (.*?)\s*\|\s*(this|other|difference) \|", text, re.M)
+    assert told[-3:] == [("Att-KL", "this"), ("", "other"), ("", "difference")]
     alone = render(ours, "markdown")
     assert render(made, "markdown").startswith(alone.rstrip("\n")), "the table itself is as without it"
