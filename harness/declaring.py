@@ -80,14 +80,14 @@ def _trouble(declared: Hyperparameter) -> str:
     if twice := [b for a, b in combinations(choices, 2) if a == b or str(a) == str(b)]:
         return f"its choices have {twice[0]!r} twice, which could not be told apart"
     if choices:
-        return "" if default in choices else f"its default {default!r} is none of its choices {choices!r}"
+        return "" if default in choices else f"its default {default!r} is not one of its choices {choices!r}"
     if not isinstance(default, (bool, int, float, str)):
         return f"its default must be a number, a word, True or False, not {default!r}"
     if search is not None and not (isinstance(search, (tuple, list)) and len(search) == 2):
         return f"search is two bounds, as in (0.1, 1.0), not {search!r}"
     bounds = [bound for bound in (low, high, *(search or ())) if bound is not None]
     if isinstance(default, (bool, str)):
-        return f"its default {default!r} is no number, so it has no low, high or search" if bounds else ""
+        return f"its default {default!r} is not a number, so it has no low, high or search" if bounds else ""
     if wrong := [bound for bound in bounds if isinstance(bound, bool) or not isinstance(bound, (int, float))]:
         return f"its bounds low, high and search must be numbers, not {wrong[0]!r}"
     if not math.isfinite(default):

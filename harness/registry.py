@@ -280,7 +280,7 @@ def objective(
 
         who = declaring.name("objective", name, file := file_of(plugin))
         if not name.isidentifier():  # sums and settings are written with it: "0.5*att_kl+hid_seq", "vanilla_kd.alpha"
-            raise UserError(f"objective name {name!r} must be letters, digits and underscores, not a digit first")
+            raise UserError(f"objective name {name!r} must be letters, digits and underscores, with no digit first")
         if stage not in ("intermediate", "prediction"):
             raise UserError(f"{who}: stage is intermediate or prediction, not {stage!r}")
         asked, declared = declaring.signals(who, "needs", needs), declaring.hyperparameters(who, hyperparameters)

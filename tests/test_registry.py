@@ -261,7 +261,7 @@ def test_a_plugin_declared_wrongly_says_what_is_wrong(write: Callable[..., Path]
     [
         ("Hyperparameter(2.0, low=4.0, high=1.0)", r"low 4\.0 is above high 1\.0"),
         ("Hyperparameter(9.0, low=1.0, high=4.0)", r"default 9\.0 is not between low 1\.0 and high 4\.0"),
-        ("Hyperparameter('c', choices=('a', 'b'))", r"default 'c' is none of its choices \('a', 'b'\)"),
+        ("Hyperparameter('c', choices=('a', 'b'))", r"default 'c' is not one of its choices \('a', 'b'\)"),
         ("Hyperparameter((1, 2), choices=((1, 2), (3, 4)))", r"choices must be numbers, words, .* not \(1, 2\)"),
         ("Hyperparameter(1, choices=(1, True))", "choices have True twice, which could not be told apart"),
         ("Hyperparameter(1, choices=(1, '1'))", "choices have '1' twice"),
@@ -269,7 +269,7 @@ def test_a_plugin_declared_wrongly_says_what_is_wrong(write: Callable[..., Path]
         ("Hyperparameter(None)", "default must be a number, a word, True or False, not None"),
         ("Hyperparameter(float('nan'))", "default must be a finite number"),
         ("Hyperparameter(2.0, low='1')", "bounds low, high and search must be numbers, not '1'"),
-        ("Hyperparameter('a', low=1)", "default 'a' is no number, so it has no low"),
+        ("Hyperparameter('a', low=1)", "default 'a' is not a number, so it has no low"),
         ("Hyperparameter(2.0, search=(3.0, 1.0))", "search .* must be a lower and a higher bound"),
         ("Hyperparameter(2.0, log=True, search=(0.0, 4.0))", "must begin above 0"),
     ],

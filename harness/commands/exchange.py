@@ -54,7 +54,7 @@ def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: 
     metrics = list(dict.fromkeys(cell.metric for cell in cells if cell not in scored))
     if not scored:
         raise UserError(
-            f"eval_results is of scores, and all that is here is {', '.join(metrics)}: use --format every_eval_ever"
+            f"eval_results holds scores, but all that is here is {', '.join(metrics)}: use --format every_eval_ever"
         )
     check_writable(to, "--to")
     made, written = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form], set[str]()

@@ -121,7 +121,7 @@ def new(options: Namespace) -> int:
     path = Path(name if whole else f"{name}.py")
     template, what = TEMPLATES[kind], f"{'an' if options.kind[0] in 'aeiou' else 'a'} {options.kind}"
     if not name.isidentifier():
-        raise UserError(f"{name!r} cannot name {what}: use letters, digits and underscores, not a digit first")
+        raise UserError(f"{name!r} cannot name {what}: use letters, digits and underscores, with no digit first")
     if iskeyword(name):
         raise UserError(f"{name!r} cannot name {what}: it is a keyword of Python")
     if len(name) > LONGEST:

@@ -69,7 +69,7 @@ def _check_effective(options: Namespace) -> None:
     for flag, value in given.items():
         formats = [name for name in reports.FORMATS if (flag, name) != ("--layout", "json")]
         if value and options.format not in formats:
-            raise UserError(f"{flag} has no effect on --format {options.format}: it is of {', '.join(formats)}")
+            raise UserError(f"{flag} has no effect on --format {options.format}, only on {', '.join(formats)}")
     other = "--with" if options.additions else "--compare FOLDER" if options.compare not in (None, PUBLISHED) else ""
     for flag in ("--layout", "--columns"):
         if given[flag] and other and options.format == "csv":
@@ -122,7 +122,7 @@ def _other(options: Namespace, plan: Plan, ledger: Any) -> tuple[Plan, reports.T
         its = Ledger(out)
     places = [(one.study, one.profile, naming.kind_of(one)) for one in (plan, other)]  # cells are of any budget
     if isinstance(ledger, Ledger) and its.out.resolve() == ledger.out.resolve() and places[0] == places[1]:
-        raise UserError(f"{folder} holds this very table, to which there is no difference")
+        raise UserError(f"{folder} holds this very table: there is nothing to compare")
     table = table_of(other, its)
     say_damage(its)
     return other, table

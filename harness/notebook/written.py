@@ -43,7 +43,7 @@ def named(value: Any) -> Any:
     name = getattr(value, "name", None)
     if not isinstance(name, str) or isinstance(value, Task) and name not in registry.TASKS.names():
         raise UserError(
-            f"{value!r} is no objective, student, teacher, task or study that could be named: decorate it, as in "
+            f"{value!r} is not an objective, student, teacher, task or study that could be named: decorate it, as in "
             "@objective(NAME, needs=...), or declare it"
         )
     _check_registered(value, name)

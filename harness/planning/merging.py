@@ -40,7 +40,7 @@ def parse_search(pairs: Iterable[str]) -> dict[str, Bounds | tuple[str, ...]]:
         if dots and not (low and high) or not all(values):
             raise UserError(f"--search takes {SEARCHES} without spaces, not '{key}={word}'")
         if not dots and len(values) == 1:
-            raise UserError(f"--search gives {key} one value alone: --set {key}={word} fixes it")
+            raise UserError(f"--search gives {key} only one value: --set {key}={word} fixes it")
         found[key] = Bounds(low, high) if dots else values
     return found
 
@@ -127,7 +127,9 @@ def between(key: str, bounds: Bounds, declared: Hyperparameter) -> Hyperparamete
     key = declared.alias or key  # as people know it
     low, high = (declared.check(key, bound) for bound in (bounds.low, bounds.high))
     if declared.choices or isinstance(low, (bool, str)):
-        raise UserError(f"{key} is no number, so nothing lies between {low} and {high}: --search {key}={low},{high}")
+        raise UserError(
+            f"{key} is not a number, so there is nothing between {low} and {high}: --search {key}={low},{high}"
+        )
     if low >= high:
         raise UserError(f"--search gives {key} a range from {low} to {high}, whose end must be above its beginning")
     log = declared.log and low > 0

@@ -178,7 +178,7 @@ class ResolvedRequest:
         self._infos: dict[tuple[str, str, str], ModelInfo] = {}
         having = [source for task in tasks for source in loading.sources_of(task)]
         if request.data and having and not any(source.given for source in having):
-            raise UserError(f"--data has no effect: where the data of {', '.join(self.tasks)} are is known")
+            raise UserError(f"--data has no effect: none of the tasks ({', '.join(self.tasks)}) is read from it")
         for task in tasks if having else ():
             if not {task.metric} <= {*task.metrics} <= {*metric_names.ALL}:
                 which = f"{', '.join(task.metrics)}, of which {task.metric} stands in tables"

@@ -54,7 +54,7 @@ def of_folder(folder: Path) -> tuple[Path, Plan]:
     out = next((parent for parent in above if (parent / "ledger").is_dir()), None)
     if not plans or out is None:
         raise UserError(
-            f"{folder} is no folder of a table, which has a plan.json and lies in a folder of results, as "
+            f"{folder} is not the folder of a table, which has a plan.json and lies in a folder of results, as "
             "results/STUDY/PROFILE does"
         )
     read = {path.parent.name: filed.read(path, out) for path in plans[: 1 if plans[0].parent == folder else None]}
@@ -77,7 +77,7 @@ def _check_alike(plans: Mapping[str, Plan], asked: Plan) -> None:
             before, other = found.setdefault(what, (contents, folder))
             if not before & contents:
                 raise UserError(
-                    f"{what} is another in {folder} than in {other}, so that these results of {plan.study} are no one "
+                    f"{what} is another in {folder} than in {other}, so these results of {plan.study} do not make one "
                     "table: give all the flags that one of them was made with"
                 )
 

@@ -60,7 +60,7 @@ def over_tasks(table: Table) -> OverTasks:
     if len(tasks) < statistics.FEWEST_TASKS:
         named = f": {', '.join(tasks)}" if tasks else ""
         raise UserError(
-            f"statistics over tasks need {statistics.FEWEST_TASKS} tasks or more, as fewer are no sample, and "
+            f"statistics over tasks need {statistics.FEWEST_TASKS} tasks or more, because fewer are not a sample, but "
             f"this table has {len(tasks)}{named}"
         )
     lines = [(b, x) for b, x in table.lines() if x.row.competes]

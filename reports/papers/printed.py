@@ -104,7 +104,7 @@ def _own(path: Path) -> list[dict[str, str]]:
             raise UserError(f"published table {path}, line {order} of numbers: not {counted(len(columns), 'column')}")
         for text in (line.get(name) for name in ("value", "std", SIZE)):
             if text and not _NUMBER.fullmatch(text):
-                raise UserError(f"published table {path}, line {order} of numbers: {text!r} is no number")
+                raise UserError(f"published table {path}, line {order} of numbers: {text!r} is not a number")
     scores = [number(x["value"]) for x in found if x["value"] and is_score(OURS.get(x["metric"], x["metric"]))]
     if any(scores) and all(abs(score) <= 1 for score in scores):
         raise UserError(

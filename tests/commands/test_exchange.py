@@ -158,7 +158,7 @@ def test_how_often_a_student_answers_as_its_teacher_is_no_result_of_the_hubs_dat
     assert [file.stem for file in (tmp_path / "to").iterdir()] == [cell.id for cell in others]
     cells = [replace(cell, metric="agreement") for cell in cells]
     results.write_plan(ledger.out, replace(results.plan(), source="hub", cells=cells))
-    refused(call(*asked), "eval_results is of scores, and all that is here is agreement: use --format every_eval_ever")
+    refused(call(*asked), "eval_results holds scores, but all that is here is agreement: use --format every_eval_ever")
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -130,8 +130,8 @@ def test_a_folder_that_is_no_other_table_is_refused(trained: Path, tmp_path: Pat
     refused(call(*asked, own), f"{own} holds this very table")
     refused(call(*asked, "publish"), "--compare takes published or a folder, and there is no folder publish")
     for place in (tmp_path, trained / "ledger"):
-        refused(call(*asked, place), "is no folder of a table, which has a plan.json")
+        refused(call(*asked, place), "is not the folder of a table, which has a plan.json")
     (tmp_path / "plan.json").write_text("{}")
-    refused(call(*asked, tmp_path), "is no folder of a table")  # in no folder of results
+    refused(call(*asked, tmp_path), "is not the folder of a table")  # in no folder of results
     other = call("report", *STUDY, FEW, "--out", trained, "--format", "methods", "--compare", own)
     refused(other, "--compare has no effect on --format methods")

@@ -98,12 +98,12 @@ def test_a_range_is_drawn_from_on_the_scale_of_its_setting() -> None:
         ("epochs", {}, "--search takes KEY=A,B,... or KEY=LOW..HIGH without spaces, not 'epochs'"),
         ("epochs=1,,2", {}, "--search takes KEY=A,B,... or KEY=LOW..HIGH without spaces, not 'epochs=1,,2'"),
         ("epochs=..2", {}, "--search takes KEY=A,B,... or KEY=LOW..HIGH without spaces, not 'epochs=..2'"),
-        ("epochs=2", {}, "--search gives epochs one value alone: --set epochs=2 fixes it"),
+        ("epochs=2", {}, "--search gives epochs only one value: --set epochs=2 fixes it"),
         ("epochs=2,x", {}, "epochs must be a whole number, not 'x'"),
         ("epochs=2,02", {}, "epochs is searched over 2 twice: name it once"),
         ("epochs=3..2", {"trials": 3}, "--search gives epochs a range from 3 to 2, whose end must be above"),
         ("vanilla_kd.soft_weight=0.4..0.2", {"trials": 3}, "--search gives vanilla_kd.soft_weight a range from"),
-        ("optimiser=adamw..adadelta", {"trials": 3}, "optimiser is no number, so nothing lies between"),
+        ("optimiser=adamw..adadelta", {"trials": 3}, "optimiser is not a number, so there is nothing between"),
         ("epochs=2,3", {"trials": 1}, "--search has nothing to try with --trials 1"),
         ("epochs=2,3", {"overrides": ["epochs=2"]}, "--search epochs and --set epochs: what is fixed is not searched"),
         ("learning_rte=1e-4,1e-3", {}, "unknown setting 'learning_rte': did you mean learning_rate?"),
@@ -140,5 +140,5 @@ def test_python_takes_lists_and_ranges(tmp_path: Path) -> None:
     rows: dict[str, Any] = {"objectives": [KD], "tasks": "sentiment", "inits": "every", "out": tmp_path}
     found = harness.plan(STUDY, search={"learning_rate": "1e-4..1e-3", "epochs": [1, 2]}, trials=2, **rows).plan
     assert space(found).keys() == {"learning_rate", "epochs"} and space(found)["epochs"] == [1, 2]
-    with pytest.raises(UserError, match="--search gives epochs one value alone"):
+    with pytest.raises(UserError, match="--search gives epochs only one value"):
         harness.plan(STUDY, search={"epochs": 1}, **rows)

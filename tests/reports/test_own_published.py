@@ -51,8 +51,8 @@ def test_a_metric_may_be_called_as_tables_here_call_it(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("row,task,value\nLabels,SST-2,81.5\n", "has no column metric: a number has row, task, metric and value"),
-        (f"{HEAD}\nLabels,SST-2,acc,81.5\nLabels,CoLA,mcc,fifty\n", "line 2 of numbers: 'fifty' is no number"),
-        (f"{HEAD},std\nLabels,SST-2,acc,81.5,n/a\n", "line 1 of numbers: 'n/a' is no number"),
+        (f"{HEAD}\nLabels,SST-2,acc,81.5\nLabels,CoLA,mcc,fifty\n", "line 2 of numbers: 'fifty' is not a number"),
+        (f"{HEAD},std\nLabels,SST-2,acc,81.5,n/a\n", "line 1 of numbers: 'n/a' is not a number"),
         (f"{HEAD}\nLabels,SST-2,acc\n", "line 1 of numbers: not 4 columns"),
         (f"{HEAD}\nLabels,SST-2,acc,81.5,x\n", "line 1 of numbers: not 4 columns"),
         (f"{HEAD}\nLabels,SST-2,acc,0.815\nLabels,CoLA,matthews,0\n", "no score above 1: they stand beside ours x 100"),
@@ -101,5 +101,5 @@ def test_it_is_refused_before_anything_is_trained(forked: Harness, tmp_path: Pat
     (tmp_path / "mine_2020.csv").write_text(f"{HEAD}\nLabels,Acceptability,mcc,much\n", encoding="utf-8")
     for command in ("plan", "run"):
         refused = forked(command, "--study", "of_mine", "--plugin", plugin, "--out", out)
-        assert refused.returncode == 2 and "line 1 of numbers: 'much' is no number" in refused.stderr
+        assert refused.returncode == 2 and "line 1 of numbers: 'much' is not a number" in refused.stderr
     assert not (out / "ledger").is_dir() or not list((out / "ledger").iterdir())

@@ -150,7 +150,7 @@ def test_what_rests_on_others_of_the_same_name_is_no_one_table(tmp_path: Path, w
         shutil.rmtree(tmp_path / "a")
         moved = {"teacher": str(shutil.move(teacher, tmp_path / "model"))}
         kind, asked_for = kind | moved, asked_for | moved
-    with pytest.raises(UserError, match=f"^{what} is another in objectives=logit_mse,vanilla_kd--.*, so that these"):
+    with pytest.raises(UserError, match=f"^{what} is another in objectives=logit_mse,vanilla_kd--.*, so these"):
         recorded(out, asked(**kind))
     told = recorded(out, asked(**asked_for, objectives=["vanilla_kd", "logit_mse"]))
     assert {cell.row for cell in told.cells} == {"vanilla_kd", "logit_mse"}, "by all of its flags"
