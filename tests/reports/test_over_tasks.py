@@ -107,8 +107,9 @@ def test_the_chance_on_a_new_task_by_hand():
 
 
 def test_the_interquartile_mean_by_hand():
-    # a quarter of nine, rounded down, is two: of 0, 1, 3, 4, 5, 6, 8, 20 and 90 the middle five are left
-    assert interquartile(np.array([[90.0, 0.0, 3.0], [4.0, 8.0, 1.0], [5.0, 6.0, 20.0]]))[0] == pytest.approx(26 / 5)
+    # a quarter of nine is 2.25: of 0, 1, 3, 4, 5, 6, 8, 20 and 90 the middle three and 0.75 of 3 and of 8 are left
+    seeds = np.array([[90.0, 0.0, 3.0], [4.0, 8.0, 1.0], [5.0, 6.0, 20.0]])
+    assert interquartile(seeds)[0] == pytest.approx((0.75 * (3 + 8) + 4 + 5 + 6) / 4.5)
 
 
 def test_the_interval_of_an_interquartile_mean_holds_it_about_as_often_as_it_says():
@@ -120,6 +121,18 @@ def test_the_interval_of_an_interquartile_mean_holds_it_about_as_often_as_it_say
         _, low, high = interquartile(means + 2 * generator.standard_normal((9, 3)))
         held += low <= truth <= high
     assert held / 60 > 0.88
+
+
+def test_the_interval_of_an_interquartile_mean_holds_it_where_tasks_are_far_apart():
+    """Four seeds, of which three are drawn: both lose the same share, so that no draw is of other tasks."""
+    generator, held = np.random.default_rng(0), 0
+    means = np.array([15.0, 55.0, 62.0, 88.0, 91.0])[:, None]
+    truth = (0.75 * 55 + 62 + 0.75 * 88) / 2.5
+    for _ in range(200):
+        middle, low, high = interquartile(means + generator.standard_normal((5, 4)))
+        assert low < middle < high
+        held += low <= truth <= high
+    assert held / 200 > 0.88
 
 
 SIX = [f"task{i}" for i in range(6)]
