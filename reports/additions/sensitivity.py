@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from harness.errors import UserError
@@ -46,10 +47,19 @@ def short(search: Search, setting: str) -> str:
 
 
 def shares(search: Search) -> dict[str, float]:
-    """Setting -> its importance, empty where there is none."""
+    """Setting -> its importance, empty where there is none.
+
+    Of a score less the mean of its seed's: the better half would otherwise be that of the seeds which did better.
+    """
     if no_importance(search):
         return {}
-    return importance(search.distributions(), [t.settings for t in search.trials], [t.score for t in search.trials])
+    every = [trial.score for trial in search.trials]
+    found: dict[int, list[float]] = {}
+    for trial in search.trials:
+        found.setdefault(trial.seed, []).append(trial.score)
+    level = {seed: fmean(own if len(own) > 1 else every) for seed, own in found.items()}
+    scores = [trial.score - level[trial.seed] for trial in search.trials]
+    return importance(search.distributions(), [trial.settings for trial in search.trials], scores)
 
 
 def grids(table: Table) -> list[Grid]:
@@ -93,6 +103,7 @@ def grids(table: Table) -> list[Grid]:
     notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on(table)}{of_each}{whole}.")]
     if some:
         what = "the settings' shares in what tells the better half of the trials from all (PED-ANOVA)"
+        what += ", by a score less the mean of its seed's" * each
         notes += [("", f"Importance: {what}; where no setting matters it is chance.")]
     caption = "What was tried and what came of it."
     made = tuple(Group(heading, tuple(lines)) for heading, lines in groups.items())

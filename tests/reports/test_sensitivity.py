@@ -85,6 +85,22 @@ def test_of_a_search_for_each_seed_each_has_its_chosen_setting() -> None:
     assert any("held-out training data, of each seed's." in said for said in notes)
 
 
+def test_how_far_seeds_lie_apart_is_no_setting_s_importance() -> None:
+    values = drawn(32)
+    scores = [0.5 + v["batch_size"] / 1000 + i * 1e-5 for i, v in enumerate(values)]
+    alike, apart = (
+        searched({("hid_seq", "sst2"): [(0.5, s + i // 4 * step) for i, s in enumerate(scores)]}, TWO, values=values)
+        for step in (0.0, 0.1)
+    )
+    for made in (alike, apart):
+        for place, run in enumerate(made.runs):
+            run.update(seed=place // 4, trial=place % 4)
+    found = [{row["setting"]: row["importance"] for row in sensitivity.rows(made)} for made in (alike, apart)]
+    assert found[0] == found[1] and max(found[1], key=lambda name: found[1][name]) == "batch_size"
+    (grid,) = sensitivity.grids(apart)
+    assert any("by a score less the mean of its seed's" in sentence for _, sentence in grid.notes)
+
+
 def test_a_trial_that_was_stopped_early_is_not_the_chosen_one() -> None:
     made = searched({("hid_seq", "sst2"): [(0.9, 0.4), (0.7, 0.6), (0.8, 0.5)]})
     made.runs[0]["pruned"] = True
