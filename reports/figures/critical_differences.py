@@ -35,7 +35,7 @@ def draw(table: Table, rows: Sequence[dict[str, Any]]) -> Figure:
     """A point for each row at its mean rank, and at the right a bar for each group of rows that do not differ."""
     groups: dict[str, list[int]] = {}
     for k, row in enumerate(rows):
-        for letter in row["groups"].split() if " " in "".join(r["groups"] for r in rows) else row["groups"]:
+        for letter in row["groups"].split() if row["groups"][0].isdigit() else row["groups"]:
             groups.setdefault(letter, []).append(k)
     bars = [members for members in groups.values() if len(members) > 1]
     ends: list[int] = []  # of each lane the last row that a bar in it takes

@@ -204,3 +204,9 @@ def test_the_diagram_has_a_point_a_row_and_none_where_there_is_nothing_to_draw(s
     assert list(grouped.lines[0].get_ydata()) == [0, 3]  # six tasks cannot tell any of six pairs apart
     with pytest.raises(UserError, match="need 5 tasks or more"):
         critical_differences.rows(table([cell(ROWS[0], "sst2", (60, 60))]))
+
+
+def test_no_bar_joins_rows_of_many_groups_whose_numbers_share_a_digit():
+    rows = [{"row": f"Row {k}", "mean_rank": float(k), "groups": str(k), "tasks": 20} for k in range(1, 28)]
+    _, grouped = critical_differences.draw(table([cell(ROWS[0], "sst2", (60, 60))]), rows).axes
+    assert not grouped.lines
