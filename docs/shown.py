@@ -13,6 +13,8 @@ import textwrap
 from dataclasses import replace
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 import harness
 from harness import reports
 from harness.reports.figures.drawing import INK, svg
@@ -51,7 +53,11 @@ def between(page: Path, text: str, by: str = "readme") -> None:
 
 
 def draw(table: reports.Table, name: str, kind: str = "heatmap") -> None:
-    figure = reports.FIGURES[kind].drawn(table, colour=INK)
+    save(reports.FIGURES[kind].drawn(table, colour=INK), name)
+
+
+def save(figure: Figure, name: str) -> None:
+    """Write a figure drawn in INK for light and for dark pages."""
     for theme, ink in INKS.items():
         (ROOT / "docs" / "static" / f"{name}-{theme}.svg").write_bytes(svg(figure).replace(INK.encode(), ink.encode()))
 

@@ -42,7 +42,7 @@ def scripts() -> Iterator[dict[str, ModuleType]]:
     """The scripts that write the pages, by name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(RESULTS), str(RESULTS.parent), *sys.path])
-        names = ("packed", "claimed", "write", "glue_sentences", "larger_dev")
+        names = ("packed", "claimed", "gains", "write", "glue_sentences", "larger_dev")
         yield {name: importlib.import_module(name) for name in names}
 
 
@@ -167,6 +167,28 @@ def test_claims_and_overview_are_made_of_them(scripts: dict[str, ModuleType], fo
     for work in scripts["packed"].told("claims")["works"]:
         for claim in work["claims"]:
             assert claim["study"] in registry.STUDIES.names() and {"file", "printed"} & claim.keys()
+
+
+def test_what_transfers_gain_is_shown_of_the_pages_that_tell(
+    scripts: dict[str, ModuleType], found: dict[str, Any], folders: dict[str, Path]
+) -> None:
+    """By the means of recorded scores, and bold where the interval leaves out 0."""
+    gains = scripts["gains"]
+    assert gains.table(found) in (RESULTS.parent / "choosing.md").read_text(encoding="utf-8"), "make results"
+    made = gains.lines(found)
+    assert {line.page for line in made} == {e["name"] for e in scripts["packed"].told("pages") if "gains" in e}
+    for line in made:
+        result = harness.load_results(folders[line.page])
+        runs = result.to_pandas()
+        runs = runs[runs.chosen & (runs.init == "every")]
+        metric = registry.TASKS.get("cola").metric if line.what.startswith("CoLA") else "accuracy"
+        means = runs.groupby("row")[metric].mean()
+        for objective, gain in line.gains.items():
+            assert gain["difference"] == pytest.approx(means[objective] - means["vanilla_kd_equal_epochs"], abs=1e-6)
+            shown = gains._cell(gain)
+            assert shown.startswith("**") == (gain["low"] > 0 or gain["high"] < 0) == (gain["p"] < 0.05)
+    (bars,) = {len(panel.containers) for panel in gains.drawn(found).axes}
+    assert bars == len(gains.TRANSFERS)
 
 
 def test_the_corpus_of_sra_is_made_again(scripts: dict[str, ModuleType]) -> None:

@@ -1,7 +1,8 @@
 """The pages of this folder, from the packed ledgers beside them: python docs/results/write.py [NAME=FOLDER ...].
 
 NAME=FOLDER packs a folder of results as NAME.tar.xz first, which pages.yaml has to tell of. Then every page is written
-anew: a study's from its ledger, claims.md from claims.yaml and all of them, the overview in index.md. `make results`.
+anew: a study's from its ledger, claims.md from claims.yaml and all of them, the overview in index.md, and in
+../choosing.md what transfers gain. `make results`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from pathlib import Path
 sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parent.parent)])
 
 import claimed
+import gains
 from packed import HERE, Results, Told, archive, opened, pack, results, told
-from shown import between, draw
+from shown import between, draw, save
 
 from harness import registry, reports
 from harness.cli import main
@@ -150,6 +152,8 @@ def write(*packs: str) -> None:
         (HERE / f"{name}.md").write_text(page(made), encoding="utf-8")
     (HERE / "claims.md").write_text(claimed.page(found), encoding="utf-8")
     between(HERE / "index.md", overview(found), "results")
+    between(HERE.parent / "choosing.md", gains.table(found), "results")
+    save(gains.drawn(found), "gains")
 
 
 if __name__ == "__main__":
