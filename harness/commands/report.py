@@ -70,8 +70,11 @@ def _check_effective(options: Namespace) -> None:
         formats = [name for name in reports.FORMATS if (flag, name) != ("--layout", "json")]
         if value and options.format not in formats:
             raise UserError(f"{flag} has no effect on --format {options.format}, only on {', '.join(formats)}")
-    other = "--with" if options.additions else "--compare FOLDER" if options.compare not in (None, PUBLISHED) else ""
-    for flag in ("--layout", "--columns"):
+    to_another = options.compare not in (None, PUBLISHED)
+    other = "--with" if options.additions else "--compare FOLDER" if to_another else ""
+    of_the_table = ["--layout", "--columns"]
+    of_the_table += ["--against"] * bool(options.additions) + ["--compare"] * (not to_another)
+    for flag in of_the_table:
         if given[flag] and other and options.format == "csv":
             raise UserError(f"{flag} has no effect on --format csv with {other}, whose lines it then holds")
 

@@ -63,6 +63,14 @@ EARLY = {
         ("report", "--study", "objectives_vs_init", "--format", "csv", "--layout", "matrix", "--with", "tuning"),
         ("--layout has no effect on --format csv with --with",),
     ),
+    "comparisons that a csv leaves out": (
+        ("report", "--study", "objectives_vs_init", "--format", "csv", "--against", "best", "--with", "tuning"),
+        ("--against has no effect on --format csv with --with",),
+    ),
+    "published numbers that a csv leaves out": (
+        ("report", "--study", "objectives_vs_init", "--format", "csv", "--compare", "published", "--with", "tuning"),
+        ("--compare has no effect on --format csv with --with",),
+    ),
     "merge into a folder that stays": (("merge", ".", "--into", "sub"), ("--into sub", "stays as it is")),
     "merge of nothing": (("merge", "nowhere", "--into", "sub"), ("no results in nowhere",)),
     "predictions into a folder": (
