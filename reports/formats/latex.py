@@ -14,9 +14,9 @@ from harness.reports.tables.shapes import Entry, Table
 
 HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it. An \input in the
 % preamble gives the macros alone, for text that comes before the table. \ref{tab:...} takes the \label of each table.
-% For two tables of one study, \def\HarnessName{Second} before the \input of one puts Second behind the names of its
-% macros and labels. Without it they share names, and to use one to which they give two values is an error.
-% \def\HarnessFloat{table} sets a small table in one column of two.
+% For two tables of one study, \def\HarnessName{Second} before each \input of one puts Second behind the names of its
+% macros and labels, and \def\HarnessName{} before the next \input of the other ends that. Without it they share names,
+% and to use one to which they give two values is an error. \def\HarnessFloat{table} sets a small table in one column.
 \providecommand\HarnessName{}
 \providecommand\HarnessFloat{table*}
 \def\HarnessValue#1#2{\expandafter\HarnessDefine\csname #1\HarnessName\endcsname{#2}}
