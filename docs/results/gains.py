@@ -1,4 +1,4 @@
-"""What transfers gain over vanilla KD for equal epochs, in every kept table that tells: a table, and a figure of it."""
+"""What transfers gain over vanilla KD for equal epochs in the tables that pages.yaml names: a table and a figure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ TRANSFERS = {"hid_cls": "Hid-CLS", "hid_seq": "Hid-Seq", "att_kl": "Att-KL"}
 
 @dataclass(frozen=True)
 class Line:
-    """A kept table. what: its data, in words; over: what its intervals are over; gains: objective -> its difference."""
+    """A task of a table. what: its data, in words; over: what its intervals are over; gains: objective -> how much."""
 
     page: str
     what: str
+    metric: str
     over: str
     gains: Mapping[str, Mapping[str, Any]]
 
 
 def lines(found: Mapping[str, Results]) -> list[Line]:
-    """One of each page that has `gains` in pages.yaml, those of the same data together."""
+    """One of each task that `gains` in pages.yaml names, those of the same data together."""
     made = list(_lines(found))
     data, what = [line.what.partition(",")[0] for line in made], [line.what for line in made]
     return sorted(made, key=lambda line: (data.index(line.what.partition(",")[0]), what.index(line.what)))
@@ -38,27 +39,26 @@ def lines(found: Mapping[str, Results]) -> list[Line]:
 
 def _lines(found: Mapping[str, Results]) -> Iterator[Line]:
     for page, made in found.items():
-        if "gains" not in made.told:
-            continue
-        (column,) = (column for column in made.table.columns if column.task and column.selects)
-        gains = {
-            objective: one
-            for objective in TRANSFERS
-            if any(line.row.name == objective for _, line in made.table.lines())
-            for one in differences(made.table, objective, REFERENCE)
-            if (one["task"], one["metric"], one["init"]) == (column.task, column.metric, INIT)
-        }
-        seeds = next(iter(gains.values()))["n"]
-        drawn = column.task in made.table.provenance.drawn_by_seed
-        yield Line(page, made.told["gains"], f"{seeds} draws" if drawn else f"{seeds} seeds of one draw", gains)
+        for task, what in made.told.get("gains", {}).items():
+            (metric,) = (column.metric for column in made.table.columns if column.task == task and column.selects)
+            gains = {
+                objective: one
+                for objective in TRANSFERS
+                if any(line.row.name == objective for _, line in made.table.lines())
+                for one in differences(made.table, objective, REFERENCE)
+                if (one["task"], one["metric"], one["init"]) == (task, metric, INIT)
+            }
+            seeds = next(iter(gains.values()))["n"]
+            over = f"{seeds} draws" if task in made.table.provenance.drawn_by_seed else f"{seeds} seeds of one draw"
+            yield Line(page, what, metric, over, gains)
 
 
 def table(found: Mapping[str, Results]) -> str:
     """In Markdown: points with their 95% intervals, bold where these leave out 0."""
-    made = [f"| data | over | {' | '.join(TRANSFERS.values())} |", f"|---|---|{'---:|' * len(TRANSFERS)}"]
+    made = [f"| data | score | over | {' | '.join(TRANSFERS.values())} |", f"|---|---|---|{'---:|' * len(TRANSFERS)}"]
     for line in lines(found):
         cells = (_cell(line.gains[name]) if name in line.gains else "" for name in TRANSFERS)
-        made.append(f"| [{line.what}](results/{line.page}.md) | {line.over} | {' | '.join(cells)} |")
+        made.append(f"| [{line.what}](results/{line.page}.md) | {line.metric} | {line.over} | {' | '.join(cells)} |")
     return "\n".join(made)
 
 

@@ -79,7 +79,8 @@ def recorded(name: str, started: Any) -> Record:
     except (TypeError, ValueError) as error:
         raise UserError(f"{who} {started!r}, which cannot be recorded as JSON: {error}") from error
     if "coverage" in started and not (isinstance(started["coverage"], (int, float)) and "filled" in started):
-        raise UserError(f"{who} {started!r}, but coverage must be a share, and filled must say of what")
+        told = "coverage must be a share of the vocabulary, and filled must say of what"
+        raise UserError(f"{who} {started!r}, but {told}")
     return dict(started)
 
 

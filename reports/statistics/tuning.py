@@ -97,7 +97,7 @@ def _swaps(n: int) -> np.ndarray:
 
 def fewest_trials(pairs: int) -> int:
     """The fewest trials with which one of so many pairs can be told apart, corrected for their number; 0 if none."""
-    return next((n for n in range(1, SWAPS.bit_length() + 2) if pairs * _smallest_p(n) < LEVEL), 0)
+    return next((n for n in range(1, SWAPS.bit_length() + 3) if pairs * _smallest_p(n) < LEVEL), 0)
 
 
 def most_rows(trials: int) -> int:
@@ -106,5 +106,6 @@ def most_rows(trials: int) -> int:
 
 
 def _smallest_p(trials: int) -> float:
-    """The smallest that `p_values` gives: that of the one swap which changes nothing."""
-    return max(2.0 ** (1 - trials), 1 / SWAPS)
+    """The smallest that `p_values` gives: the share of swaps that change nothing, or all trials."""
+    swaps = _swaps(trials)
+    return float((swaps.all(axis=1) | ~swaps.any(axis=1)).mean())

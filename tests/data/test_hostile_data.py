@@ -179,7 +179,10 @@ HOSTILE: dict[str, Case] = {
         "dev=train",
     ),
     "no train": (folder(test_csv=GOOD), "has no split train"),
-    "two dev splits": (folder(train_csv=GOOD, dev_csv=GOOD, validation_csv=GOOD), "choose one with mine.dev="),
+    "two dev splits": (
+        folder(train_csv=GOOD, dev_csv=GOOD, validation_csv=GOOD),
+        "both validation and dev: choose one with mine.dev=",
+    ),
     "a split in two files": (folder(train_csv=GOOD, train_tsv=GOOD), r"train twice: train\.csv and train\.tsv"),
     "an unknown split": (folder(train_csv=GOOD), "has no split 'eval'", "dev=eval"),
     "too few to hold some out": (csv("text,label\na,x\nb,y\n"), "2 examples are too few to hold any out"),

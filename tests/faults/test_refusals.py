@@ -36,7 +36,7 @@ WORDS = {
     "a weight below zero": (("--objectives", "-1*att_kl"), ("'-1*att_kl'", "greater than zero", "'0.5*att_kl+val_kl'")),
     "a suggestion once": (("--objectives", "vanila_kd"), ("did you mean vanilla_kd or val_kl?",)),
     "valid names once": (("--objectives", "zzz"), ("valid names: att_kl, att_kl+hid_seq,",)),
-    "no folder of fairseq": (("--teacher", "fairseq:/nonexistent"), ("does not exist or is not a folder",)),
+    "no folder of fairseq": (("--teacher", "fairseq:/nonexistent"), ("/nonexistent does not exist or is not a",)),
     "no data folder": (("--tasks", "rte", "--data", "/nonexistent"), ("data folder /nonexistent does not exist",)),
     "no corpus file": (("--inits", "pretrained", "--corpus", "absent.txt"), ("absent.txt",)),
     "no corpus of the hub": (("--inits", "pretrained", "--corpus", "hub:a/b+hub:"), ("'hub:' names no data set",)),

@@ -187,7 +187,7 @@ def test_what_a_teacher_draws_is_not_missing_from_its_students(checkpoint: Path,
         ({"layer": torch.ones(2)}, "which cannot be recorded as JSON: Object of type Tensor"),
         ({"share": float("nan")}, "which cannot be recorded as JSON"),
         ({1: 2}, "initialise returned 1 as a key, but the keys of a record must be strings"),
-        ({"coverage": "all"}, "coverage must be a share, and filled must say of what"),
+        ({"coverage": "all"}, "coverage must be a share of the vocabulary, and filled must say"),
     ],
 )
 def test_what_a_student_says_of_its_start_can_be_recorded(started: Any, said: str) -> None:

@@ -91,8 +91,8 @@ def test_how_many_trials_and_rows_it_takes() -> None:
     assert [most_rows(trials) for trials in (3, 6, 8, 12)] == [1, 2, 4, 14]
     # of many trials so many swaps are drawn that no p is below 1 in 10,000
     best = np.tile(np.linspace(0.1, 0.9, 16), (2, 1, 1))
-    assert p_values(best, best - 0.5)[0] == 1e-4 and [fewest_trials(pairs) for pairs in (499, 500)] == [15, 0]
-    assert [most_rows(trials) for trials in (14, 15, 20)] == [29, 32, 32]
+    assert p_values(best, best - 0.5)[0] == 1e-4 and [fewest_trials(pairs) for pairs in (499, 500)] == [16, 0]
+    assert [most_rows(trials) for trials in (14, 15, 20)] == [29, 22, 32]  # of 15 two of the swaps change nothing
 
 
 def leading(n: int = 8, only: Any = ("vanilla_kd", "hid_seq", "att_kl"), **changes: Any) -> Any:
