@@ -41,8 +41,9 @@ class Index:
         self._defaults: tuple[Any, str] = (None, "")
         self._saved, self._took = time.monotonic(), 0.0  # when, and in how many seconds
         self._stored = read_sealed(self.path)
+        whole = all(isinstance(self._stored.get(part), dict) for part in ("runs", "searches"))
         self._code = digest([own_code(), version("numpy"), version("optuna")])  # that makes what is stored
-        if self._stored.get("code") != self._code:
+        if not whole or self._stored.get("code") != self._code:
             self._stored = {"code": self._code, "runs": {}, "searches": {}}
 
     def read(self, run: str) -> Record | None:
