@@ -69,7 +69,8 @@ def fingerprint(path: str) -> str:
     """12 hexadecimal digits of the syntax trees of a plugin's file and of what it imports beside it, and of other files
     there that it names.
 
-    Comments, docstrings and layout do not count, nor where the files lie, nor the version of Python.
+    Comments, docstrings and layout do not count, nor where the files lie, nor the version of Python; of our own files
+    no sentences of exceptions either.
     """
     return digest_of(files(path))
 

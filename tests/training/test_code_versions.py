@@ -15,17 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness import code_versions, plugin_code
-from harness.code_versions import (
-    built_on,
-    changed,
-    current,
-    engine,
-    fingerprint,
-    of_run,
-    of_stored,
-    of_teacher,
-    outside,
-)
+from harness.code_versions import built_on, changed, current, engine, fingerprint, of_run, of_stored, of_teacher
 from harness.plugin_code import files
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, TEACHERS, load_file
 from harness.runs import BaseTeacher, CheckpointRun, JointTeacherRun, PretrainingRun, StudentRun, TeacherRun
@@ -71,13 +61,16 @@ EDITS = {
     "batch.py": "harness.contracts", "hyperparameters.py": "harness.contracts", "seeds.py": "harness.contracts",
 }  # fmt: skip
 
+RAISED, SAID = 'raise UserError(f"', 'raise UserError(f"{HERE} says '
 
-def test_a_change_of_the_engine_is_told_with_its_part_and_a_comment_is_not(tree: Path) -> None:
+
+def test_a_change_of_the_engine_is_told_with_its_part_and_words_are_not(tree: Path) -> None:
     record = {"code": engine(), "specification": {}, "status": "finished"}
     stored = of_stored("embedded")
     found = Progress(trials=[Finished("run", lambda: STUDENT, {}, record)])
     whole = {file: (tree / file).read_text(encoding="utf-8") for file in EDITS}
-    commented = {file: f"# a comment\n\n{text}" for file, text in whole.items()}
+    commented = {file: f"# a comment\n\n{text.replace(RAISED, SAID)}" for file, text in whole.items()}
+    assert any(SAID in text for text in commented.values()), "or no sentence is edited"
     edits: list[tuple[dict[str, str], tuple[str, ...]]] = [(commented, ())]
     for file, text in whole.items():
         sentence = f"1 cell was made with another version of {EDITS[file]}"
@@ -325,6 +318,12 @@ def test_neither_place_nor_layout_counts_nor_the_version_of_python(tmp_path: Pat
     assert fingerprint(str(first)) == fingerprint(str(second)) == "8ee901ddadeb"
 
 
+def test_of_a_users_code_what_it_raises_counts(tmp_path: Path) -> None:
+    """Its sentence may be what is caught and computed with; of ours none is."""
+    told = [written(tmp_path / name / "plugin.py", f'{HEAD}raise UserError("{name}")\n') for name in ("a", "b")]
+    assert fingerprint(str(told[0])) != fingerprint(str(told[1]))
+
+
 def test_a_plugin_that_is_python_no_more_is_of_another_version(tmp_path: Path) -> None:
     plugin = written(tmp_path / "plugin.py", "x = 1\n")
     record = {"code": {**engine(), "mine": fingerprint(str(plugin))}, "specification": {}}
@@ -384,7 +383,7 @@ def test_models_of_users_files_belong_to_runs_of_the_teachers_that_may_load_them
         monkeypatch.setattr(code_versions, "told_to_transformers", lambda: classes)
 
     def of(name: str) -> dict[str, str]:
-        return outside(a_run(TeacherRun, teacher=BaseTeacher(name=name, content="base")))
+        return code_versions.outside(a_run(TeacherRun, teacher=BaseTeacher(name=name, content="base")))
 
     assert of("huggingface") == {}
     found = []
