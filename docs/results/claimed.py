@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from harness import registry
 from harness.reports import Table
 from harness.reports.papers.orderings import FEWEST_SEEDS
-from harness.reports.papers.printed import AVERAGES
+from harness.reports.papers.printed import AVERAGES, OURS
 from harness.reports.statistics import LEVEL, POWER
 from harness.reports.statistics.estimation import sums
 from harness.reports.statistics.noise import holm
@@ -31,7 +31,6 @@ from harness.reports.tables.shapes import Line
 PUBLISHED = HERE.parent.parent / "reports" / "papers" / "published"
 # Of the metrics printed for a task, that by which rows are told apart.
 METRICS = ("acc", "acc_f1_mean", "mcc", "pearson_spearman_mean", "pearson", "f1", "mean")
-OURS = {"acc": "accuracy", "mcc": "matthews", "pearson": "pearson", "f1": "f1"}  # metrics as printed -> as we call them
 # Our dev sets of more examples -> the task that their texts are of.
 LARGER = {"sst2_sentences": "SST-2", "cola_sentences": "CoLA", "mrpc_pairs": "MRPC"}
 FEWEST_ROWS = 4  # that know how far seeds lie apart
@@ -88,7 +87,7 @@ def gains(claim: Told) -> dict[tuple[str, str], float]:
     headed = {task: metric for task, (metric, _) in above.items()}
     metrics = {**headed, **(published.printed_metrics if published else {})}  # which by their values they are
     better = (task for task, value in differences(claim).items() if value > 0)
-    return {(task, OURS.get(metrics[task], "")): apart(above[task][1], below[task][1]) for task in better}
+    return {(task, OURS.get(metrics[task], metrics[task])): apart(above[task][1], below[task][1]) for task in better}
 
 
 def as_claimed(claim: Told) -> str:

@@ -59,7 +59,10 @@ def _question(plan: Plan, study: Study, table: Table, citations: Citations) -> I
     refused = sum(bool(cell.refused) for cell in cells)
     made = sum(0 < len(cell.seeds) == cell.wanted_seeds for cell in cells)
     rest = len(cells) - refused
-    yield f"{made} of its {rest} cells are finished." if made < rest else f"All of its {rest} cells are finished."
+    if rest == 1:
+        yield f"Its one cell is {'' if made else 'not '}finished."
+    else:
+        yield f"{made if made < rest else 'All'} of its {rest} cells {'is' if made == 1 else 'are'} finished."
     yield f"{_number(refused, 'further cell')} cannot exist." if refused else ""
 
 

@@ -100,7 +100,7 @@ def _columns(study: Study, tasks: Sequence[Task], average: bool) -> list[Column]
     columns += [Column("", "Average", "")] * average
     size = study.metrics.get("", ())
     sizes = (size,) if isinstance(size, str) else size
-    return columns + [Column("", "Size", metric, selects=False) for metric in sizes]
+    return columns + [Column("", "Size", metric, selects=False, alone=len(sizes) == 1) for metric in sizes]
 
 
 def _grid(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,6 +61,14 @@ def told(study: str, profile: str = "quick", kind: Any = Finished, form: str = "
     plan = planned(study, profile)
     ledger = kind(plan)
     return methods.write(plan, ledger, recorded.table_of(plan, ledger), form)
+
+
+@pytest.mark.parametrize(("kind", "sentence"), [(Finished, "Its one cell is finished."), (Empty, "is not finished.")])
+def test_one_cell_is_told_in_the_singular(kind: Any, sentence: str) -> None:
+    whole = planned("objectives_vs_init", "quick")
+    plan = replace(whole, cells=[cell for cell in whole.cells if not cell.refused][:1])
+    ledger = kind(plan)
+    assert sentence in methods.write(plan, ledger, recorded.table_of(plan, ledger), "methods")
 
 
 @pytest.mark.parametrize("study", STUDIES.names())

@@ -132,6 +132,8 @@ def test_a_size_is_that_of_the_row_whatever_the_task():
     assert printed(made) == {"Ours": ["91.0", "67.3", "10.2"]}
     others = {x.label: x.pairs[-1] for x in made.comparison.others}
     assert (others["Distilled BiLSTM"].printed, others["Distilled BiLSTM"].note) == ("1.59", 0)  # its note is SST-2's
+    sized = compared(cells, rows, published, metrics={"": ("millions_without_embeddings", "parameters")})
+    assert [c.name for c in sized.columns[-2:]] == ["Size millions without embeddings", "Size parameters"]
 
 
 def test_what_a_study_leaves_out_is_told_with_its_reason():
