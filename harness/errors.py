@@ -117,6 +117,13 @@ def in_file(error: BaseException, path: str) -> str:
     return f"{f', on line {lines[-1]}' if lines else ''}{f': {meant}' if meant else ''}"
 
 
+def failed_at(error: BaseException, path: str) -> str:
+    """ ", line 3, failed: KeyError: 'x'": where in a plugin's file its code failed, and with what."""
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == path]
+    told = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return f"{f', line {lines[-1]}' if lines else ''}, failed: {told}"
+
+
 def first_line(error: Exception) -> str:
     """The first line of what an error says; of one that says nothing its name."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

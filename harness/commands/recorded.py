@@ -14,7 +14,7 @@ from harness import registry, reports
 from harness.collecting import uncollected
 from harness.commands.telling import say
 from harness.contracts import Study, Task
-from harness.data import own
+from harness.data import metric_names, own
 from harness.data.tasks import MEASURED, get_task
 from harness.errors import UserError, check_known, close, listed, near
 from harness.evaluation import server_scores
@@ -205,7 +205,8 @@ def tasks_of(plan: Plan) -> dict[str, Task]:
 
     Raises UserError for one of a plugin that is not installed any more.
     """
-    lacking = {*plan.tasks} - {*MEASURED, *registry.TASKS.names(), *plan.declared}
+    there = {name for name, told in plan.declared.items() if {*told["task"]["metrics"]} <= {*metric_names.ALL}}
+    lacking = {*plan.tasks} - {*MEASURED, *registry.TASKS.names(), *there}
     if lacking and not plan.plugins:
         raise filed.not_installed(f"task {min(lacking)}", plan.origins.values())
     for path in plan.plugins if lacking else ():

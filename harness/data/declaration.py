@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from harness.errors import UserError
 from harness.files import JSON
 
 Rows = Iterable[JSON]  # column -> value
 Place = str | Callable[[], str | Mapping[str, Rows]]
+Metric = Callable[[Any, Any], float]  # of (N,) predictions and labels
 
 # What is said of data, as `--set NAME.SETTING=VALUE`, in NAME.yaml and by `@task`; several names are joined by commas.
 SETTINGS = {
@@ -21,7 +23,7 @@ SETTINGS = {
     "delimiter": "what stands between the columns: comma, tab, semicolon or bar (default: by the file's name)",
     "kind": "classes or score (default: a score where labels have fractions, or more than 50 whole numbers)",
     "classes": "the names of the classes in order (default: those of train, sorted)",
-    "metric": "what epochs and settings are chosen by, and what tables show (harness list metrics)",
+    "metric": "by what epochs and settings are chosen (harness list metrics; in @task a function, too)",
     "train": "the file or split that is trained on (default: train)",
     "dev": "the file or split that is reported (default: validation or dev; test where there is neither)",
     "held_out": "the part of train that is reported where there is no other split",
@@ -39,7 +41,8 @@ DEFAULTS = {"held_out": "0.2", "split_seed": "0"}
 class Declaration:
     """A task of the user's own. place: a path, hub:DATASET[:CONFIG], or a function of a plugin that gives one or rows.
 
-    folder: where relative paths begin, "" for the current folder. settings: as `SETTINGS`, all as text.
+    folder: where relative paths begin, "" for the current folder. settings: as `SETTINGS`, all as text. metric: the
+    function of a plugin that is its metric, if it has one.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Declaration:
     settings: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     doc: str = ""
+    metric: Metric | None = None
 
     @property
     def where(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from harness.errors import UserError, near
 
 BINARY = {"f1": "F1 of the second of two classes"}
@@ -59,13 +61,18 @@ def usual(classes: int) -> tuple[str, ...]:
     return (*found, "f1") if classes == 2 else found
 
 
-def chosen(name: str, task: str, classes: int) -> str:
-    """The metric that a task is asked to have, "" for the default. Raises UserError for one that is not of its kind."""
+def chosen(name: str, task: str, classes: int, own: Collection[str] = ()) -> str:
+    """The metric that a task is asked to have, "" for the default. Raises UserError for one that is not of its kind.
+
+    own: what the plugin of a task brings, whatever its kind.
+    """
     if not name:
         return usual(classes)[0]
+    if name in own:
+        return name
     name = ALIASES.get(name, name)
     fitting = {**CLASSES, **(BINARY if classes == 2 else {})} if classes else SCORES
-    names = [*fitting, *(mean for mean, parts in MEANS.items() if fitting.keys() >= {*parts})]
+    names = [*own, *fitting, *(mean for mean, parts in MEANS.items() if fitting.keys() >= {*parts})]
     if name in names:
         return name
     if name in LESS:

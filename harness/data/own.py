@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import Task
+from harness.data import own_metric
 from harness.data.declaration import SETTINGS, Declaration, check_name
 from harness.data.places import home, kind_at, spoilt
 from harness.errors import UserError, near, unknown
@@ -91,15 +92,18 @@ def task(name: str, **settings: object) -> Callable[[Callable[[], Any]], Callabl
 
     It takes nothing and returns a path, beside the plugin's file where it is relative, hub:DATASET[:CONFIG], or a
     mapping from splits to rows, which are mappings from columns to values. settings: as `SETTINGS`; names in a list.
+    metric may be a function of (N,) predictions and (N,) labels, of classes their numbers, that returns at most 1.
     Raises UserError for a name that cannot be or is taken, and for an unknown setting.
     """
 
     def register(function: Callable[[], Any]) -> Callable[[], Any]:
         origin = file_of(function)
         check_name(name)
-        said = _checked(name, {key: _text(value) for key, value in settings.items()})
+        metric = own_metric.checked(name, settings.get("metric"))
+        given = settings | ({"metric": metric.__name__} if metric else {})
+        said = _checked(name, {key: _text(value) for key, value in given.items()})
         doc = (function.__doc__ or "").strip().split("\n")[0]
-        TASKS.add(name, Declaration(name, function, said, str(Path(origin).parent), doc), origin)
+        TASKS.add(name, Declaration(name, function, said, str(Path(origin).parent), doc, metric), origin)
         function.name = name  # type: ignore[attr-defined]  # as of an objective: what a notebook gives is named by it
         return function
 

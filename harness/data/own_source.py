@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import traceback
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -15,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from harness.contracts import Task
-from harness.data import metric_names
+from harness.data import metric_names, own_metric
 from harness.data.declaration import Declaration, Rows
 from harness.data.own_examples import OwnExamples, short
 from harness.data.places import entries, home
 from harness.data.sources import Example, TaskSource, hashes
 from harness.data.tables import Row, dataset_rows
-from harness.errors import UserError, close
+from harness.errors import UserError, close, failed_at
 from harness.registry import SOURCES, TASKS
 
 
@@ -145,9 +144,7 @@ def _asked(declaration: Declaration, work: Callable[[], Any]) -> Any:
         raise
     except Exception as error:
         file = TASKS.origin(declaration.name)
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        told = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-        raise UserError(f"{_of(declaration)}{f', line {lines[-1]}' if lines else ''}, failed: {told}") from error
+        raise UserError(f"{_of(declaration)}{failed_at(error, file)}") from error
 
 
 def read(declaration: Declaration) -> tuple[Task, str, OwnSource]:
@@ -158,7 +155,8 @@ def read(declaration: Declaration) -> tuple[Task, str, OwnSource]:
     source = opened(declaration)
     found = source.read
     classes = len(found.labels)
-    chosen = metric_names.chosen(declaration.said("metric"), declaration.name, classes)
+    brought = own_metric.names(declaration.name)
+    chosen = metric_names.chosen(declaration.said("metric"), declaration.name, classes, brought)
     task = Task(
         declaration.name,
         declaration.said("title") or declaration.name,

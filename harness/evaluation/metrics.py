@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from harness.contracts import Task
+from harness.data import own_metric
 from harness.data.metric_names import MEANS
 
 
@@ -52,7 +53,7 @@ def score(task: Task, predictions: Any, labels: Any) -> dict[str, float]:
 
     predictions, labels: (N,), N at least 1. Where a metric is undefined it is 0, never NaN: Matthews, Pearson and
     Spearman of constant predictions or labels, F1 (of class 1) without any true positive.
-    Raises ValueError if a prediction is not finite or the lengths differ.
+    Raises ValueError if a prediction is not finite or the lengths differ, UserError where a plugin's metric fails.
     """
     labels, predictions = np.asarray(labels), np.asarray(predictions)
     if task.bins:
@@ -62,7 +63,8 @@ def score(task: Task, predictions: Any, labels: Any) -> dict[str, float]:
     if not np.isfinite(predictions).all():
         raise ValueError("a prediction is not finite")
     parts = {part for name in task.metrics for part in MEANS.get(name, (name,))}
-    found = {name: METRICS[name](predictions, labels) for name in sorted(parts)}
+    functions = {name: METRICS.get(name) or own_metric.function(task.name, name) for name in sorted(parts)}
+    found = {name: metric(predictions, labels) for name, metric in functions.items()}
     found |= {mean: sum(found[part] for part in MEANS[mean]) / 2 for mean in MEANS if mean in task.metrics}
     return {name: found[name] for name in task.metrics}
 

@@ -13,7 +13,7 @@ from typing import Any
 from harness import combine, registry
 from harness.answers import ask, check_configured, described, parts_of
 from harness.contracts import AGREEMENT, CheckpointRow, ModelInfo, Row, Study, TableRow, Task
-from harness.data import metric_names, own
+from harness.data import metric_names, own, own_metric
 from harness.data.declaration import SETTINGS, Declaration
 from harness.data.tasks import get_task
 from harness.errors import UserError, close, unknown
@@ -180,7 +180,7 @@ class ResolvedRequest:
         if request.data and having and not any(source.given for source in having):
             raise UserError(f"--data has no effect: none of the tasks ({', '.join(self.tasks)}) is read from it")
         for task in tasks if having else ():
-            if not {task.metric} <= {*task.metrics} <= {*metric_names.ALL}:
+            if not {task.metric} <= {*task.metrics} <= {*metric_names.ALL, *own_metric.names(task.name)}:
                 which = f"{', '.join(task.metrics)}, of which {task.metric} stands in tables"
                 raise UserError(f"metrics of task {task.name} are {which}; there are {', '.join(metric_names.ALL)}")
         source = request.data or self.teachers_named.data or loading.default(tasks)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from harness.contracts import Task
-from harness.data import loading, metric_names, own
+from harness.data import loading, metric_names, own, own_metric
 from harness.data.encoding import hold_out
 from harness.data.sources import Split, TaskSource
 from harness.data.tasks import get_task
@@ -57,8 +57,20 @@ def examples(split: Split) -> list[tuple[object, ...]]:
 
 def test_it_is_described_well(task: Task) -> None:
     assert task.name.isidentifier() and task.label.strip()
-    assert task.metric in task.metrics and {*task.metrics} <= {*metric_names.ALL}
+    assert task.metric in task.metrics and {*task.metrics} <= {*metric_names.ALL, *own_metric.names(task.name)}
     assert task.ranking or task.outputs == (len(task.labels) or len(task.bins) or 1)
+
+
+def test_its_own_metric_is_one(task: Task, splits: list[Split]) -> None:
+    """At best for the right answers, and whatever the order of the examples."""
+    if not own_metric.names(task.name):
+        pytest.skip("no metric of its own")
+    labels, draw = splits[-1].labels, np.random.default_rng(0)
+    best = score(task, labels, labels)[task.metric]
+    for answers in (draw.permutation(labels), np.full_like(labels, labels[0])):
+        order = draw.permutation(len(labels))
+        value = score(task, answers, labels)[task.metric]
+        assert value <= best and score(task, answers[order], labels[order])[task.metric] == pytest.approx(value)
 
 
 def test_its_splits_are_whole(task: Task, splits: list[Split]) -> None:
