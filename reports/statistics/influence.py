@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,7 +41,8 @@ def influence(
         ranked = metric == "spearman"
         value, moved = _of_correlation(predictions.astype(np.float64), expected.astype(np.float64), ranked)
     else:
-        value, moved = _by_leaving_out(task, predictions, labels, score)
+        alone = replace(task, metric=metric, metrics=(metric,))  # or all would be computed each time
+        value, moved = _by_leaving_out(alone, predictions, labels, score)
     return value, moved - moved.mean()
 
 
