@@ -50,7 +50,9 @@ def _told(expected: Expected, seeds: int) -> str:
     told = [f"{takes[points]} {number} seeds" for points, number in needed.items() if number]
     hidden = [str(points) for points, number in needed.items() if not number]
     if hidden:
-        told.append(f"{' or '.join(hidden)} more than {MOST_SEEDS}, as the examples are too few")
+        what = f"{' or '.join(hidden)} points take" if not told else " or ".join(hidden)
+        seeds_too = "" if told else " seeds"  # which the first of a list says
+        told.append(f"{what} more than {MOST_SEEDS}{seeds_too}, as the examples are too few")
     return f"{100 * expected.least(seeds):.1f} points{alone}; {', '.join(told)}"
 
 

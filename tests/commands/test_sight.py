@@ -34,6 +34,16 @@ def test_one_point_takes_seeds_and_several_take_them() -> None:
     assert re.fullmatch(r"\d\.\d points; 1 point takes \d+ seeds, 2 points take \d seeds, 5 points take 2 seeds", said)
 
 
+def test_where_the_examples_are_too_few_for_any_difference_the_sentence_is_whole() -> None:
+    said = _told(assumed(72, 3), 3)
+    assert said.endswith("points; 1 or 2 or 5 points take more than 100 seeds, as the examples are too few")
+
+
+def test_where_they_are_too_few_for_some_the_others_say_what_is_counted() -> None:
+    said = _told(assumed(1_000, 3), 3)
+    assert re.search(r"points; 5 points take \d+ seeds, 1 or 2 more than 100, as the examples are too few$", said)
+
+
 def test_the_cells_of_a_plan_stand_in_columns(call: Harness, tmp_path: Path) -> None:
     asked = ("--study", "objectives_vs_students", "--profile", "quick", "--objectives", "labels_only")
     students = ("bilstm", "averaged_transformer:layers=2")
