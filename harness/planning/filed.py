@@ -18,7 +18,7 @@ from typing import Any
 from harness import registry
 from harness.errors import UserError
 from harness.files import JSON, atomic_write, digest
-from harness.folders import names
+from harness.folders import holds_results, names
 from harness.planning import spelling
 from harness.planning.naming import EARLIER, NAME, variant_in
 from harness.planning.planned import FORMAT, Plan
@@ -209,7 +209,7 @@ def only(out: Path, study: str | None, profile: str | None) -> tuple[str, str]:
 
     Raises UserError where a study is left out that is not the only one, and for a file, such as a packed folder.
     """
-    there = paths(out) if "ledger" in names(out) else []
+    there = paths(out) if holds_results(out) or "ledger" in names(out) else []  # a ledger begins with its first run
     here = dict.fromkeys((path[0], path[1]) for path in (path.relative_to(out).parts for path in there))
     meant = [pair for pair in here if study in (None, pair[0]) and profile in (None, pair[1])]
     if len(meant) == 1:

@@ -14,7 +14,7 @@ import pytest
 from harness import registry
 from harness.errors import UserError
 from harness.ledger import Ledger
-from harness.planning.filed import every, keep, read
+from harness.planning.filed import every, keep, only, read
 from harness.planning.naming import flags_named, flags_of, folder_of
 from harness.planning.plan import resolve
 from harness.planning.spelling import ambiguous
@@ -337,6 +337,13 @@ def test_files_are_told_by_where_they_lie_from_the_results(
     monkeypatch.chdir("/")
     found = read(tmp_path / f"here/results/{STUDY}/quick/plan.json", tmp_path / "here/results")
     assert found.files == files and found.corpus == files["a"] and found.argument == "train"
+
+
+def test_the_only_study_is_found_before_its_first_run_is_recorded(tmp_path: Path) -> None:
+    Ledger(tmp_path, create=True)
+    kept(tmp_path, tasks=["entailment"], objectives=["vanilla_kd"])
+    assert not (tmp_path / "ledger").exists()
+    assert only(tmp_path, None, None) == (STUDY, "quick")
 
 
 def test_a_damaged_plan_beside_others_is_told(tmp_path: Path) -> None:
