@@ -35,6 +35,7 @@ def parser() -> Parser:
     _add_looking(commands)
     _add_keeping(commands)
     _add_others(commands)
+    flags.acquaint(commands.choices.values())
     return top
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import harness
@@ -19,6 +19,7 @@ class Parser(argparse.ArgumentParser):
     """argparse, because options here take several words (--objectives A B); its errors become one sentence."""
 
     words: Sequence[str] = ()  # what it is to parse
+    elsewhere: Mapping[str, Sequence[str]] = {}  # flag -> the commands that have it
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         self.words = sys.argv[1:] if args is None else args
@@ -47,7 +48,7 @@ class Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments: "):
             word = message.removeprefix("unrecognized arguments: ").split()[0]
             flag, meant = word.startswith("-"), "--study" in options and word == first
-            message = f"unknown flag {word!r}: {near(word, options)}" if flag else f"unexpected word {word!r}"
+            message = f"unknown flag {word!r}: {self._meant(word, options)}" if flag else f"unexpected word {word!r}"
         if meant:
             message = f"{message}: did you mean --study {first}?"
         if found := re.fullmatch(r"argument (\S+): invalid choice: '([^']*)' \(choose from (.*)\)", message):
@@ -55,7 +56,31 @@ class Parser(argparse.ArgumentParser):
             what = "unknown command" if where == "COMMAND" else f"argument {where}: invalid choice:"
             names = valid.replace("'", "").split(", ")  # which some versions of Python quote
             message = f"{what} {word!r}: {close(word, names) or 'choose from ' + ', '.join(names)}"
+        if found := re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message):
+            flag, what, word = found.groups()
+            message = f"{flag} must be a {'whole ' * (what == 'int')}number, not {word}"
+        if found := re.fullmatch(r"the following arguments are required: (\S+)", message):
+            message += "".join(f", {each.help}" for each in self._actions if _lists_names(each, found[1]))
         raise UserError(f"{message} ({self.prog} --help tells the rest)")
+
+    def _meant(self, word: str, options: Sequence[str]) -> str:
+        """What to type in place of an unknown flag, or which commands have it."""
+        others = self.elsewhere.get(word.partition("=")[0])
+        return f"it is a flag of {', '.join(others)}" if others else near(word, options)
+
+
+def _lists_names(action: argparse.Action, name: str) -> bool:
+    return action.metavar == name and (action.help or "").startswith("one of ")
+
+
+def acquaint(commands: Iterable[Parser]) -> None:
+    """Let each command know the flags of the others, to say whose an unknown flag is."""
+    elsewhere: dict[str, list[str]] = {}
+    for command in dict.fromkeys(commands):  # one with two names is there twice
+        for flag in (option for action in command._actions for option in action.option_strings):
+            elsewhere.setdefault(flag, []).append(command.prog)
+    for command in commands:
+        command.elsewhere = elsewhere
 
 
 class Version(argparse.Action):

@@ -22,7 +22,7 @@ from harness.commands.recorded import (
     tasks_of,
 )
 from harness.commands.telling import say, tell
-from harness.errors import UserError, check_known
+from harness.errors import UserError, check_known, close
 from harness.folders import names
 from harness.ledger import Ledger
 from harness.planning import filed, naming, together
@@ -115,7 +115,9 @@ def _other(options: Namespace, plan: Plan, ledger: Any) -> tuple[Plan, reports.T
     """The table of --compare FOLDER, and its plan. Raises UserError where it is this one, or none."""
     folder = Path(options.compare)
     if not folder.is_dir():
-        raise UserError(f"--compare takes {PUBLISHED} or a folder, and there is no folder {folder}")
+        meant = close(options.compare, [PUBLISHED])
+        rule = f"--compare takes {PUBLISHED} or a folder, and there is no folder {folder}"
+        raise UserError(f"{rule}: {meant}" if meant else rule)
     if "ledger" in names(folder):
         asked = Namespace(**{**vars(options), "out": folder})
         other, its = recorded(asked)

@@ -128,7 +128,7 @@ def test_a_folder_that_is_no_other_table_is_refused(trained: Path, tmp_path: Pat
     asked = ("report", *STUDY, FEW, "--out", trained, "--compare")
     own = folder(trained, FEW)
     refused(call(*asked, own), f"{own} holds this very table")
-    refused(call(*asked, "publish"), "--compare takes published or a folder, and there is no folder publish")
+    refused(call(*asked, "publish"), "published or a folder, and there is no folder publish: did you mean published?")
     for place in (tmp_path, trained / "ledger"):
         refused(call(*asked, place), "is not the folder of a table, which has a plan.json")
     (tmp_path / "plan.json").write_text("{}")

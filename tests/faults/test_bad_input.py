@@ -25,6 +25,15 @@ EARLY = {
     "profile": ((*STUDY, "--profile", "smal"), ("smal", "did you mean small?")),
     "task": ((*STUDY, "--tasks", "mrcp"), ("mrcp", "did you mean mrpc?")),
     "flag": ((*STUDY, "--objective", "hid_cls"), ("--objective", "did you mean --objectives")),
+    "flag of another command": (
+        ("plan", *STUDY[1:], "--keep=best"),
+        ("unknown flag '--keep=best': it is a flag of harness run (",),
+    ),
+    "flag of several others": (
+        (*STUDY, "--to", "sub"),
+        ("unknown flag '--to': it is a flag of harness report, harness figures, ",),
+    ),
+    "kind to list left out": (("list",), ("required: KIND, one of objectives, students, ",)),
     "command": (("runn",), ("unknown command 'runn': did you mean run?",)),
     "flag that is needed, misspelt": (
         ("plan", "--studdy", "objectives_vs_init"),
@@ -43,7 +52,9 @@ EARLY = {
     "setting that is not a number": ((*STUDY, "--set", "learning_rate=nan"), ("learning_rate", "finite")),
     "choice": ((*STUDY, "--set", "protocol=test"), ("protocol", "held_out", "published", "test")),
     "seeds": ((*STUDY, "--seeds", "0"), ("--seeds", "between 1 and")),
-    "trials": ((*STUDY, "--trials", "two"), ("--trials", "two")),
+    "trials": ((*STUDY, "--trials", "two"), ("--trials must be a whole number, not 'two'",)),
+    "share of a GPU": ((*STUDY, "--gpus-per-run", "half"), ("--gpus-per-run must be a number, not 'half'",)),
+    "seeds as a list": ((*STUDY, "--seeds", "1,2"), ("--seeds must be a whole number, not '1,2'",)),
     "empty flag": (("plan", "--study", "objectives_vs_init", "--out", ""), ("--out is empty",)),
     "empty word": ((*STUDY, "--tasks", "mrpc", ""), ("--tasks is empty",)),
     "empty name": (("show", ""), ("CELL|RUN is empty",)),
