@@ -115,12 +115,12 @@ def problem(search: Search) -> str:
 def _why_none(table: Table, every: Sequence[Search]) -> str:
     if not every:
         return f"study {table.study} searches no settings, so that there is no tuning curve to draw"
-    command = f"harness run --study {table.study} --profile {table.profile} --trials 8 --set sampler=random"
     problems = Counter(map(problem, every))
     reason = min(problems, key=lambda reason: (-problems[reason], reason))
     return (
         f"a tuning curve needs {FEWEST} trials or more that are drawn at random: in {problems[reason]} of {len(every)} "
-        f"cells that search settings {reason}; type {command}, and report with the same flags"
+        f"cells that search settings {reason}; give the harness run of this table --trials 8 --set sampler=random too, "
+        "and harness report the same flags"
     )
 
 

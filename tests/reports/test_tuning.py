@@ -176,7 +176,8 @@ def test_what_is_no_random_sample_is_refused_with_what_to_type(changes: Any, rea
     table = leading(**changes)
     with pytest.raises(UserError, match=reason) as error:
         tuning.grids(table)
-    assert "type harness run --study toy --profile quick --trials 8 --set sampler=random" in str(error.value)
+    assert "give the harness run of this table --trials 8 --set sampler=random too" in str(error.value)
+    assert "--study" not in str(error.value), "a command without the teacher and the settings makes another table"
     assert FIGURES["tuning"].rows(table) == ((), str(error.value))
 
 
