@@ -6,7 +6,9 @@ import errno
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
@@ -93,6 +95,18 @@ def close(name: str, valid: Iterable[str]) -> str:
     shorter = [one for one in valid if _is_part(one, name)]
     found = list(dict.fromkeys([*longer, *get_close_matches(name, valid, n=3, cutoff=0.6), *shorter]))[:3]
     return f"did you mean {' or '.join(found)}?" if found else ""
+
+
+def alike(path: Path, folders: bool = False) -> str:
+    """ ": did you mean b.csv?" of what lies where something does not exist and is called nearly so, otherwise "".
+
+    folders: of folders alone.
+    """
+    there: list[str] = []
+    with suppress(OSError):
+        there = [one.name for one in os.scandir(path.parent) if one.name[0] != "." and (one.is_dir() or not folders)]
+    meant = close(path.name, there)
+    return f": {meant}" if meant else ""
 
 
 def _is_part(part: str, name: str) -> bool:

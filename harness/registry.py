@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from harness import declaring, plugin_code
 from harness.contracts import Hyperparameter, Signal, Study
-from harness.errors import UserError, check_known
+from harness.errors import UserError, alike, check_known
 from harness.files import digest
 from harness.importing import importing
 
@@ -183,8 +183,7 @@ def load_file(path: str | Path) -> None:
     if path.is_dir():
         raise UserError(f"plugin file {path} is a folder: give the file in it that registers the plugin")
     if not path.is_file():
-        python = path.with_name(f"{path.name}.py")
-        raise UserError(f"plugin file {path} does not exist{f': did you mean {python}?' if python.is_file() else ''}")
+        raise UserError(f"plugin file {path} does not exist{alike(path)}")
     name = f"harness_plugin_{path.stem}_{digest(str(path))[:8]}"  # files of one name lie in several folders
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import RobertaConfig
 
 from harness.contracts import Task
-from harness.errors import UserError, close
+from harness.errors import UserError, alike
 from harness.modeling.gpt2_bpe import dictionary
 from harness.teachers.fairseq_weights import ENCODER, HEADS, MASKED_HEAD, expected_shapes, head_shapes, renamed
 from harness.teachers.loading import for_task
@@ -240,9 +240,7 @@ _HARMLESS: list[Any] = [
 def _file_in(folder: Path) -> Path:
     """The checkpoint in a folder. Raises UserError if the folder or one of its files is missing."""
     if not folder.is_dir():
-        beside = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
-        hint = close(folder.name, beside)
-        raise UserError(f"teacher folder {folder} does not exist or is not a folder{hint and f': {hint}'}")
+        raise UserError(f"teacher folder {folder} does not exist or is not a folder{alike(folder, folders=True)}")
     found = [folder / name for name in CHECKPOINTS if (folder / name).is_file()]
     if not found:
         raise UserError(f"teacher folder {folder} has no checkpoint: none of {', '.join(CHECKPOINTS)} is there")

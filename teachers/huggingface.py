@@ -21,7 +21,7 @@ from transformers import (
 from harness.contracts import ModelInfo, Task
 from harness.data import own
 from harness.data.encoding import tokenizer_fingerprint
-from harness.errors import UserError
+from harness.errors import UserError, alike
 from harness.modeling.bases import Teacher
 from harness.registry import TASKS, teacher
 from harness.teachers import generative
@@ -58,7 +58,8 @@ class HuggingFaceTeacher(Teacher):
         folder = Path(argument).expanduser()
         self.local = folder if folder.is_dir() else None
         if self.local is None and (argument[0] in "./~" or argument.count("/") > 1 or folder.exists()):
-            raise UserError(f"teacher folder {argument} does not exist or is not a folder")
+            meant = alike(folder, folders=True)
+            raise UserError(f"teacher folder {argument} does not exist or is not a folder{meant}")
         if self.local is not None:
             check_weights(self.local)
             self.config  # noqa: B018 - a folder's configuration is read at once, so that its mistakes are told at once
@@ -173,7 +174,8 @@ class HuggingFaceTeacher(Teacher):
         try:
             return Path(snapshot_download(self.argument, allow_patterns=list(patterns)))
         except (OSError, ValueError, HTTPError) as error:
+            meant = alike(Path(self.argument), folders=True)
             raise UserError(
-                f"teacher {self.argument} is not a local folder and cannot be fetched from the hub "
-                f"({line(error)}); give a local folder, or minilm or embedded, which need no network"
+                f"teacher {self.argument} is not a local folder and cannot be fetched from the hub ({line(error)})"
+                f"{meant or '; give a local folder, or minilm or embedded, which need no network'}"
             ) from error

@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments: "):
             word = message.removeprefix("unrecognized arguments: ").split()[0]
             flag, meant = word.startswith("-"), "--study" in options and word == first
-            message = f"unknown flag {word!r}: {self._meant(word, options)}" if flag else f"unexpected word {word!r}"
+            message = f"unknown flag {word!r}: {self._whose(word, options)}" if flag else f"unexpected word {word!r}"
         if meant:
             message = f"{message}: did you mean --study {first}?"
         if found := re.fullmatch(r"argument (\S+): invalid choice: '([^']*)' \(choose from (.*)\)", message):
@@ -57,13 +57,13 @@ class Parser(argparse.ArgumentParser):
             names = valid.replace("'", "").split(", ")  # which some versions of Python quote
             message = f"{what} {word!r}: {close(word, names) or 'choose from ' + ', '.join(names)}"
         if found := re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message):
-            flag, what, word = found.groups()
-            message = f"{flag} must be a {'whole ' * (what == 'int')}number, not {word}"
+            where, kind, word = found.groups()
+            message = f"{where} must be a {'whole ' * (kind == 'int')}number, not {word}"
         if found := re.fullmatch(r"the following arguments are required: (\S+)", message):
             message += "".join(f", {each.help}" for each in self._actions if _lists_names(each, found[1]))
         raise UserError(f"{message} ({self.prog} --help tells the rest)")
 
-    def _meant(self, word: str, options: Sequence[str]) -> str:
+    def _whose(self, word: str, options: Sequence[str]) -> str:
         """What to type in place of an unknown flag, or which commands have it."""
         others = self.elsewhere.get(word.partition("=")[0])
         return f"it is a flag of {', '.join(others)}" if others else near(word, options)

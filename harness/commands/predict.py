@@ -19,7 +19,7 @@ from harness.commands.taken import opened, taken
 from harness.commands.telling import say
 from harness.data.places import spoilt
 from harness.data.tables import DELIMITERS, READERS, TABBED, Columns
-from harness.errors import UserError
+from harness.errors import UserError, alike
 from harness.files import JSON, atomic_file, check_writable, none_left_empty
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def _student(options: Namespace) -> Iterator[Opened]:
 
         yield load(options.what)
     elif not re.fullmatch("[0-9a-f]+", options.what):
-        raise UserError(f"{options.what} is neither a folder that harness export wrote nor the id of a cell or run")
+        what = f"{options.what} is neither a folder that harness export wrote nor the id of a cell or run"
+        raise UserError(f"{what}{alike(Path(options.what), folders=True)}")
     else:
         with opened(taken(Path(options.out), options.what)) as (student, _):
             yield student
@@ -81,7 +82,8 @@ def _input(name: str) -> AbstractContextManager[IO[bytes]]:
     try:
         return open(name, "rb")
     except OSError as error:
-        raise UserError(f"--input {name} cannot be read: {error.strerror}") from error
+        meant = alike(Path(name)) if isinstance(error, FileNotFoundError) else ""
+        raise UserError(f"--input {name} cannot be read: {error.strerror}{meant}") from error
 
 
 def _lines(file: IO[bytes], name: str) -> Iterator[str]:

@@ -17,10 +17,10 @@ from harness.contracts import Task
 from harness.data import metric_names, own_metric
 from harness.data.declaration import Declaration, Rows
 from harness.data.own_examples import OwnExamples, short
-from harness.data.places import entries, home
+from harness.data.places import home
 from harness.data.sources import Example, TaskSource, hashes
 from harness.data.tables import Row, dataset_rows
-from harness.errors import UserError, close, failed_at
+from harness.errors import UserError, alike, failed_at
 from harness.registry import SOURCES, TASKS
 
 
@@ -110,9 +110,7 @@ def kind_of(declaration: Declaration) -> type[OwnSource]:
         if issubclass(found, OwnSource) and found.opens(declaration):
             return found
     path = Path(declaration.folder) / home(str(declaration.place))
-    listed = path.parent.is_dir() and os.access(path.parent, os.R_OK)
-    near = close(path.name, [there.name for there in entries(path.parent) if there.name[0] != "."] if listed else [])
-    raise UserError(f"data of task {declaration.name}: {declaration.where} does not exist{f': {near}' if near else ''}")
+    raise UserError(f"data of task {declaration.name}: {declaration.where} does not exist{alike(path)}")
 
 
 def opened(declaration: Declaration) -> OwnSource:

@@ -13,7 +13,7 @@ from harness.answers import Faulty, ask, parts_of
 from harness.contracts import Task
 from harness.data import own
 from harness.data.tasks import get_task
-from harness.errors import UserError
+from harness.errors import UserError, alike
 from harness.files import checksum
 from harness.modeling import glove
 from harness.planning.reading import sample
@@ -85,7 +85,7 @@ class Contents:
         try:
             path = glove.file_of(name)
             if not path.is_file():
-                raise UserError(f"{value}: file {name} does not exist")
+                raise UserError(f"{value}: file {name} does not exist{alike(path)}")
         except UserError as error:
             if asked or not self.lenient:
                 raise

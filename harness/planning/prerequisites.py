@@ -138,14 +138,15 @@ class Prerequisites:
         return self._ask(lambda: answered(source, task), otherwise=not task.labelled)
 
     def _tell_unused_head(self, source: Any, task: Task) -> None:
-        """Note that a head is replaced which would answer the task, were it without labels: it may be meant."""
-        meant = task.labelled and task.classification
-        if meant and self._ask(lambda: answered(source, replace(task, labelled=False)), otherwise=False):
+        """Note that a head is replaced which has the task's classes, whatever it calls them: it may be meant."""
+        if not (task.labelled and task.classification):
+            return
+        unnamed = replace(task, labelled=False, labels=tuple(f"LABEL_{n}" for n in range(len(task.labels))))
+        if self._ask(lambda: answered(source, unnamed), otherwise=False):
             self.notices[
                 f"the head of teacher {source.argument or source.name} is not used for {task.name}, but a fresh one is "
-                "fine-tuned, as its config.json does not say that it was trained for this; where its outputs are "
-                f'{", ".join(task.labels)}, in this order, "finetuning_task": "{task.name}" there says so, and it '
-                "answers as it is"
+                f'fine-tuned: only if its config.json has "finetuning_task": "{task.name}", and id2label the classes '
+                f"{', '.join(task.labels)} in this order, does it answer as it is"
             ] = None
 
     def joint_teacher_run(

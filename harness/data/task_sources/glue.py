@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.contracts import Task
 from harness.data.places import entries, kind_at
 from harness.data.sources import Example, Split, TaskSource, content_of, lines, task_source
-from harness.errors import UserError, near
+from harness.errors import UserError, alike, near
 
 ENTAILMENT = ("entailment", "not_entailment")
 PARAPHRASE = ("accuracy_f1_mean", ("accuracy", "f1", "accuracy_f1_mean"))
@@ -142,7 +142,8 @@ class GlueFolder(Glue):
         folder = root / (DIAGNOSTIC if split == DIAGNOSTIC else task.folder)
         path = folder / f"{split}.tsv"
         if kind_at(root) != "folder":
-            raise UserError(f"data folder {root} {'is a file' if kind_at(root) else 'does not exist'}")
+            wrong = "is a file" if kind_at(root) else f"does not exist{alike(root, folders=True)}"
+            raise UserError(f"data folder {root} {wrong}")
         if kind_at(folder) != "folder":
             folders = [entry.name for entry in entries(root) if entry.is_dir()]
             raise UserError(
