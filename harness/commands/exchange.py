@@ -59,7 +59,7 @@ def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: 
     check_writable(to, "--to")
     made, written = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form], set[str]()
     for cell in scored:
-        for name, content in made(plan, ledger, cell, tasks[cell.task]):
+        for name, content in made(plan, cell, tasks[cell.task]):
             if name not in written:  # rows that come to the same runs share a cell, which is told of by the first
                 atomic_write(to / name, _as_dated(to / name, content))
             written.add(name)
@@ -71,7 +71,7 @@ def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: 
 # ---------------------------------------------------------------- Hugging Face's .eval_results
 
 
-def _eval_results(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> Iterator[tuple[str, bytes]]:
+def _eval_results(plan: Plan, cell: CellResult, task: Task) -> Iterator[tuple[str, bytes]]:
     """(file, content) of a cell; nothing where its data are not the hub's."""
     import yaml
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
@@ -102,7 +102,7 @@ def on_hub(plan: Plan, task: Task) -> tuple[str, str]:
 # ---------------------------------------------------------------- Every Eval Ever
 
 
-def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> Iterator[tuple[str, bytes]]:
+def _every_eval_ever(plan: Plan, cell: CellResult, task: Task) -> Iterator[tuple[str, bytes]]:
     """(file, content) of each run of a cell: what it scored, and what it answers every dev example with."""
     for run in cell.seeds:
         ended = run.record.get("made_on", {}).get("ended")
