@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.launching import free_port
+
 USER = "nobody"  # PostgreSQL refuses to run as root
 
 
@@ -20,7 +21,7 @@ class Server:
     """`url` names a database that exists while the server was started; `stop` is as a crash."""
 
     def __init__(self, folder: Path, programs: Path):
-        self.folder, self.programs, self.port = folder, programs, _free_port()
+        self.folder, self.programs, self.port = folder, programs, free_port()
         self.url = f"postgresql://optuna@127.0.0.1:{self.port}/postgres"
         if os.geteuid() == 0:
             shutil.chown(folder, USER)
@@ -70,9 +71,3 @@ def _programs() -> Path | None:
     found = shutil.which("initdb")
     folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     return next((folder for folder in reversed(folders) if (folder / "pg_ctl").exists()), None)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
