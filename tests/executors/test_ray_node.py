@@ -23,6 +23,7 @@ from harness.ledger import CHECKPOINT
 from harness.runs import CorpusDistillationRun, PretrainingRun, TeacherName
 from harness.runs.messages import Finished, Refused
 from harness.training.workspace import Workspace, teacher_tokenizer
+from tests.executors.test_temporary import write
 from tests.search.builders import BASE, student_run
 from tests.training.builders import a_run
 
@@ -59,13 +60,6 @@ def workspace_of(out: Path, argument: str = "", **more: Any) -> Workspace:
 def node_of(tmp_path: Path, name: str = "a", **more: Any) -> Node:
     session = Session(Near(Depot(str(tmp_path / "out"))), name, "", None)
     return Node(session, workspace_of(tmp_path / "out", **more), "run")
-
-
-def write(folder: Path, files: dict[str, bytes]) -> Path:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
 
 
 def read(folder: Path) -> dict[str, bytes]:
