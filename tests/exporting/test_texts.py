@@ -153,6 +153,10 @@ def test_what_cannot_be_read_or_written_is_told_as_what_it_is(
     refused(call(*given), "in is a file, not a folder")
     said = "nowhere is neither a folder that harness export wrote nor the id of a cell or run"
     refused(call("predict", "nowhere", "--input", tmp_path / "in"), said)
+    (tmp_path / "student").mkdir()
+    refused(call("predict", tmp_path / "sutdent", "--input", tmp_path / "in"), "did you mean student?")
+    given = ("predict", tmp_path / "student", "--output", tmp_path / "out.csv", "--input", tmp_path / "studnet")
+    refused(call(*given), "No such file or directory: did you mean student?")
 
 
 def test_how_its_data_were_read_goes_with_a_student(tmp_path: Path) -> None:

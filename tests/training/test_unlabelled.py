@@ -61,12 +61,15 @@ def planned(glue: Path, teacher: Path, *objectives: str, task: str = "sst2", **m
 
 
 def test_with_labels_a_plan_says_that_a_head_is_not_used(glue: Path, elsewhere: Path, tmp_path: Path) -> None:
-    said = '"finetuning_task": "sst2" there says so'
+    said = 'only if its config.json has "finetuning_task": "sst2", and id2label the classes 0, 1 in this order'
     assert said in " ".join(planned(glue, elsewhere, "vanilla_kd", overrides=SMALL).notices)
     recorded = shutil.copytree(elsewhere, tmp_path / "recorded")
     config = json.loads((recorded / "config.json").read_text())
     (recorded / "config.json").write_text(json.dumps({**config, "finetuning_task": "sst2"}))
     assert said not in " ".join(planned(glue, recorded, "vanilla_kd", overrides=SMALL).notices)
+    turned = {"finetuning_task": "sst2", "id2label": {0: "1", 1: "0"}, "label2id": {"1": 0, "0": 1}}
+    (recorded / "config.json").write_text(json.dumps({**config, **turned}))
+    assert said in " ".join(planned(glue, recorded, "vanilla_kd", overrides=SMALL).notices), "in another order"
 
 
 def performed(plan: Plan, out: Path) -> Ledger:
