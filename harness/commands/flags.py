@@ -48,7 +48,8 @@ class Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments: "):
             word = message.removeprefix("unrecognized arguments: ").split()[0]
             flag, meant = word.startswith("-"), "--study" in options and word == first
-            message = f"unknown flag {word!r}: {self._whose(word, options)}" if flag else f"unexpected word {word!r}"
+            unexpected = f"unexpected word {word!r}{self._after(word)}"
+            message = f"unknown flag {word!r}: {self._whose(word, options)}" if flag else unexpected
         if meant:
             message = f"{message}: did you mean --study {first}?"
         if found := re.fullmatch(r"argument (\S+): invalid choice: '([^']*)' \(choose from (.*)\)", message):
@@ -62,6 +63,13 @@ class Parser(argparse.ArgumentParser):
         if found := re.fullmatch(r"the following arguments are required: (\S+)", message):
             message += "".join(f", {each.help}" for each in self._actions if _lists_names(each, found[1]))
         raise UserError(f"{message} ({self.prog} --help tells the rest)")
+
+    def _after(self, word: str) -> str:
+        """Of a word too many that the flag before it takes one alone, as --seeds, which says how many there are."""
+        before = list(self.words)[: list(self.words).index(word)] if word in self.words else []
+        flag = next((each for each in reversed(before) if each.startswith("-")), "")
+        takes_one = any(flag in action.option_strings and action.nargs is None for action in self._actions)
+        return f": {flag} takes one value" if takes_one else ""
 
     def _whose(self, word: str, options: Sequence[str]) -> str:
         """What to type in place of an unknown flag, or which commands have it."""

@@ -61,7 +61,8 @@ class OwnExamples:
         self.train_name = self._named("train", TRAIN, names)
         if not self.train_name:
             raise UserError(
-                f"{source.data} has no split train: {near('train', names)}; choose one with {self.name}.train=SPLIT"
+                f"{source.data} has no split train: {near('train', names)}; choose one with --set "
+                f"{self.name}.train=SPLIT"
             )
         self.dev_name = self._named("dev", DEV, names) or self._named("", TEST, names)
         if self.dev_name == self.train_name:
@@ -126,7 +127,8 @@ class OwnExamples:
         if len(found) > 1:
             which = setting or "dev"
             raise UserError(
-                f"{self.source.data} has both {found[0]} and {found[1]}: choose one with {self.name}.{which}=SPLIT"
+                f"{self.source.data} has both {found[0]} and {found[1]}: choose one with --set "
+                f"{self.name}.{which}=SPLIT"
             )
         return found[0] if found else ""
 

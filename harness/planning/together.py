@@ -202,7 +202,8 @@ def _differ(word: str, planned: str, taken: Taken = None) -> bool:
 def _of_kind(out: Path, request: Request) -> list[Path]:
     """The plans of a request's kind, that of the whole first. Raises UserError where there are none.
 
-    A request that says no kind is of the only one that there is, or that has all of what it is narrowed to.
+    A request that says no kind is of the only one that there is, if no flag of it says what the profile has in place of
+    that one's, or that has all of what it is narrowed to.
     """
     base = out / request.study / request.profile
     kind = naming.kind_in(base, naming.names_of(request)[0], naming.flags_of(request))
@@ -213,7 +214,10 @@ def _of_kind(out: Path, request: Request) -> list[Path]:
     if (base / kind) in kinds:
         return kinds[base / kind]
     if not kind and len(kinds) == 1:
-        return next(iter(kinds.values()))
+        ((folder, plans),) = kinds.items()
+        other = shlex.split(naming.kinds(base).get(folder.name, ""))
+        if not any(getattr(request, flag) and f"--{flag}" in other for flag in naming.FLAGS):
+            return plans
     what = f"study {request.study} has no results of profile {request.profile}"
     if kinds:
         asked = f" with {naming.flags_of(request)}" if kind else " as it stands"

@@ -11,7 +11,7 @@ from operator import attrgetter
 from harness.errors import listed
 from harness.reports.statistics import LEVEL, POWER
 from harness.reports.tables import quantities
-from harness.reports.tables.quantities import COUNTED, is_score, scaled, written
+from harness.reports.tables.quantities import COUNTED, FROM_NOTHING, is_score, scaled, written
 from harness.reports.tables.ranking import commonest, key_of
 from harness.reports.tables.shapes import Column, Entry, Interval, Line, Table
 
@@ -263,18 +263,22 @@ def _over(table: Table) -> str:
 
 
 def _doubtful_teachers(table: Table) -> list[str]:
-    """Says of which tasks the teacher knows no more than which class is the commonest of dev."""
+    """Says of which tasks the teacher knows no more than one answer for all: the commonest class of dev, or any."""
     said = []
     for j, (column, teacher) in enumerate(zip(table.columns, table.teacher, strict=False)):
         runs = [run for _, line in table.lines() for run in line.entries[j].runs]
-        if column.metric == "accuracy" and teacher.value is not None and runs:
-            share = next((known for run in runs if (known := commonest(run)) is not None), None)
-            if share is not None and teacher.value <= share:
-                ours, least = (written(column.metric, scaled(column.metric, value)) for value in (teacher.value, share))
-                said.append(
-                    f"On {column.label} the teacher, {ours}, is no better than the commonest class for all, {least}: "
-                    "students learn its mistakes."
-                )
+        least: float | None = None
+        if column.metric == "accuracy":
+            least = next((known for run in runs if (known := commonest(run)) is not None), None)
+            what = "the commonest class"
+        elif column.metric in FROM_NOTHING and runs:
+            least, what = 0.0, "one answer"
+        if least is not None and teacher.value is not None and teacher.value <= least:
+            ours, other = (written(column.metric, scaled(column.metric, value)) for value in (teacher.value, least))
+            said.append(
+                f"On {column.label} the teacher, {ours}, is no better than {what} for all, {other}: students learn its "
+                "mistakes."
+            )
     return said
 
 

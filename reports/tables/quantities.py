@@ -24,6 +24,8 @@ MEASURED = {  # three significant digits, then this sign
     "megabytes": " MB",
     "distillation_loss": "",
 }
+# Metrics of which one answer for all examples has nothing.
+FROM_NOTHING = frozenset({"matthews", "kappa", "pearson", "spearman", "kendall", "pearson_spearman_mean", "r2"})
 # What a row has of a quantity as a multiple of what the study's `relative_to` has; the time is the inverse of a speed.
 RELATIVE = {"size_factor": ("millions_without_embeddings", False), "time_factor": ("speed_ratio", True)}
 

@@ -181,7 +181,7 @@ HOSTILE: dict[str, Case] = {
     "no train": (folder(test_csv=GOOD), "has no split train"),
     "two dev splits": (
         folder(train_csv=GOOD, dev_csv=GOOD, validation_csv=GOOD),
-        "both validation and dev: choose one with mine.dev=",
+        "both validation and dev: choose one with --set mine.dev=",
     ),
     "a split in two files": (folder(train_csv=GOOD, train_tsv=GOOD), r"train twice: train\.csv and train\.tsv"),
     "an unknown split": (folder(train_csv=GOOD), "has no split 'eval'", "dev=eval"),

@@ -55,6 +55,7 @@ EARLY = {
     "trials": ((*STUDY, "--trials", "two"), ("--trials must be a whole number, not 'two'",)),
     "share of a GPU": ((*STUDY, "--gpus-per-run", "half"), ("--gpus-per-run must be a number, not 'half'",)),
     "seeds as a list": ((*STUDY, "--seeds", "1,2"), ("--seeds must be a whole number, not '1,2'",)),
+    "seeds one by one": ((*STUDY, "--seeds", "1", "2"), ("unexpected word '2': --seeds takes one value",)),
     "empty flag": (("plan", "--study", "objectives_vs_init", "--out", ""), ("--out is empty",)),
     "empty word": ((*STUDY, "--tasks", "mrpc", ""), ("--tasks is empty",)),
     "empty name": (("show", ""), ("CELL|RUN is empty",)),

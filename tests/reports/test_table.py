@@ -182,6 +182,15 @@ def test_a_teacher_that_knows_no_more_than_the_commonest_class_is_told(accuracy,
         assert ("is no better than the commonest class for all, 50.0" in render(made, form)) == told, form
 
 
+@pytest.mark.parametrize(("value", "told"), [(-0.119, "−11.9"), (0.0, "0.0"), (0.01, "")])
+def test_a_teacher_that_knows_no_more_than_any_answer_is_told(value, told):
+    study = replace(STUDY, metrics={"sst2": "spearman"})
+    made = table([cell(ATT, "sst2", (60, 60))], study, teacher_scores={"sst2": [{"spearman": value}]})
+    text = render(made, "markdown")
+    said = f"On SST-2 the teacher, {told}, is no better than one answer for all, 0.0: students learn its mistakes."
+    assert said in text if told else "is no better than" not in text
+
+
 def test_that_is_told_too_where_the_predictions_of_a_run_are_lost():
     runs = (run(60, 0, predictions=lambda: None), run(60, 1))
     made = table([cell(ATT, "sst2", (), seeds=runs, trials=runs[:1])], teacher_scores={"sst2": [{"accuracy": 0.4}]})

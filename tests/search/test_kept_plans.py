@@ -242,6 +242,10 @@ def test_a_profile_or_kind_that_is_there_is_named(call: Harness, tmp_path: Path)
     other = call(*report, "--seeds", "7")
     assert other.returncode == 2 and "with --seeds 7" in other.stderr
     assert "but with --seeds 1 --trials 1 --set epochs=1 train_examples=32: give these" in other.stderr
+    for flags in (("--seeds", "3"), ("--trials", "2")):  # what the profile has is no wildcard for another number
+        other = call(*report, *flags)
+        assert other.returncode == 2 and "as it stands in" in other.stderr and "but with --seeds 1" in other.stderr
+    assert call(*report, "--teacher", "embedded").stdout == both
 
 
 def test_a_narrowed_table_tells_nothing_of_the_data_of_other_tasks(call: Harness, tmp_path: Path) -> None:
