@@ -237,6 +237,7 @@ def _add_others(commands: Any) -> None:
         help="one text per line, or a table with the task's columns; - for a pipe",
     )
     predict.add_argument("--output", metavar="FILE", help="csv, tsv or JSON lines (default: printed as JSON lines)")
+    predict.add_argument("--copy", nargs="+", metavar="COLUMN", help="further columns to write, such as an id")
     show = command("show", "show one cell or run: its value, how it was selected, from which runs, why it failed")
     show.add_argument("what", metavar="CELL|RUN", help="an id, or the start of one, from a table in JSON or CSV")
     listing = command("list", "list every name of one kind")

@@ -19,7 +19,7 @@ from harness.commands.taken import opened, taken
 from harness.commands.telling import say
 from harness.data.places import spoilt
 from harness.data.tables import DELIMITERS, READERS, TABBED, Columns
-from harness.errors import UserError, alike
+from harness.errors import UserError, alike, near
 from harness.files import JSON, atomic_file, check_writable, none_left_empty
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ SHOWN = 8  # columns that a sentence names
 WRITTEN = (".csv", ".tsv", ".jsonl", ".json")  # endings; the last two of JSON lines
 COLUMNS = ((("text",), ("sentence",)), (("sentence1", "sentence2"), ("premise", "hypothesis"), ("text1", "text2")))
 Row = tuple[str, ...]
+Example = tuple[Row, JSON]  # its texts, and what is copied of its other columns
 
 
 def predict(options: Namespace) -> int:
@@ -44,12 +45,13 @@ def predict(options: Namespace) -> int:
             check_writable(Path(options.output).parent, "--output")
         student = stack.enter_context(_student(options))
         out = stack.enter_context(_output(options.output))
-        rows = _rows(source, options.input, student)
-        write, answered = _writer(out, options.output, student.task), 0
+        copy = list(dict.fromkeys(options.copy or ()))
+        rows, answered = _rows(source, options.input, student, copy), 0
+        write = _writer(out, options.output, student.task, copy)
         while part := list(islice(rows, PART)):
-            texts = part if student.task.pair else [row[0] for row in part]
-            for row, found in zip(part, student.predict(texts), strict=True):
-                write(row, found)
+            texts = [row if student.task.pair else row[0] for row, _ in part]
+            for (row, copied), found in zip(part, student.predict(texts), strict=True):
+                write(copied, row, found)
             answered += len(part)
     if not answered:
         say(f"--input {options.input} holds no text: nothing is predicted")
@@ -101,14 +103,15 @@ def _lines(file: IO[bytes], name: str) -> Iterator[str]:
         raise UserError(f"--input {name} cannot be read: {error.strerror}") from error
 
 
-def _rows(file: IO[bytes], name: str, student: Opened) -> Iterator[Row]:
+def _rows(file: IO[bytes], name: str, student: Opened, copy: Sequence[str]) -> Iterator[Example]:
     """The text of each example, or both: of a table by its columns, read as for training, otherwise of each line.
 
-    On a line both sentences of a pair stand with a tab between them.
+    On a line both sentences of a pair stand with a tab between them. copy: further columns of a table.
     """
     path = Path(name)
     if path.suffix.lower() == ".parquet":
-        yield from (_texts(row, name, where, student) for where, row in READERS[".parquet"](path, {}, lambda _: ()))
+        for where, found in READERS[".parquet"](path, {}, lambda _: ()):
+            yield _texts(found, name, where, student), _copied(found, copy, name)
         return
     lines = _lines(file, name)
     head: list[str] = []
@@ -117,13 +120,23 @@ def _rows(file: IO[bytes], name: str, student: Opened) -> Iterator[Row]:
     first, whole = head[-1] if head else "", chain(head, lines)
     form, settings = _form(first, name, student)
     if not form:
-        yield from _of_lines(whole, name, student)
+        if copy:
+            raise UserError(f"--copy names columns, but {name} has a text on each line and none")
+        yield from ((row, {}) for row in _of_lines(whole, name, student))
         return
     delimited, row = form in (".csv", *TABBED), None
     for where, row in READERS[form](path, settings, lambda _: whole):
-        yield _texts(row, name if delimited else where, where, student)
+        place = name if delimited else where
+        yield _texts(row, place, where, student), _copied(row, copy, place)
     if delimited and row is None and "columns" not in settings:  # the header alone
         _columns([column for column in _fields(first, settings["delimiter"]) if column], name, student)
+
+
+def _copied(row: Columns, copy: Sequence[str], where: str) -> JSON:
+    """Those columns of a row. Raises UserError where one is not there."""
+    if missing := [column for column in copy if column not in row]:
+        raise UserError(f"{where}: there is no column {missing[0]}, which --copy names: {near(missing[0], list(row))}")
+    return {column: row[column] for column in copy}
 
 
 def _of_lines(lines: Iterable[str], name: str, student: Opened) -> Iterator[Row]:
@@ -267,22 +280,26 @@ def _output(name: str | None) -> Iterator[TextIO]:
         text.detach()
 
 
-def _writer(out: TextIO, name: str | None, task: Task) -> Any:
+def _writer(out: TextIO, name: str | None, task: Task, copy: Sequence[str]) -> Any:
     """A function that writes texts and what is said of them: as a row of a csv or tsv file, otherwise as a JSON line.
 
-    Columns of texts are called as `predict` reads them.
+    Columns of texts are called as `predict` reads them, after those that are copied. Raises UserError where one of
+    these is called as another.
     """
     suffix, texts = Path(name or "").suffix.lower(), COLUMNS[task.pair][0]
+    said = ("label", "probabilities") if task.labels else ("score",)
+    columns = ("label", *(f"probability_{label}" for label in task.labels)) if task.labels else said
+    if twice := sorted({*copy} & {*texts, *said, *columns}):
+        raise UserError(f"--copy {twice[0]}: what is written has a column of this name already; rename it in the input")
     if suffix not in (".csv", ".tsv"):
-        return lambda row, found: out.write(
-            json.dumps(dict(zip(texts, row, strict=True)) | found, ensure_ascii=False) + "\n"
+        return lambda copied, row, found: out.write(
+            json.dumps(copied | dict(zip(texts, row, strict=True)) | found, ensure_ascii=False, default=str) + "\n"
         )
     table = csv.writer(out, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
-    said = ("label", *(f"probability_{label}" for label in task.labels)) if task.labels else ("score",)
-    table.writerow((*texts, *said))
+    table.writerow((*copy, *texts, *columns))
 
-    def write(row: Row, found: JSON) -> None:
-        said = (found["label"], *found["probabilities"].values()) if task.labels else (found["score"],)
-        table.writerow((*row, *said))
+    def write(copied: JSON, row: Row, found: JSON) -> None:
+        answers = (found["label"], *found["probabilities"].values()) if task.labels else (found["score"],)
+        table.writerow((*copied.values(), *row, *answers))
 
     return write

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -100,6 +101,29 @@ def test_a_parquet_file_is_read_by_its_columns(trained: Callable[..., Path], cal
     Dataset.from_dict({"id": [1, 2, 3, 4, 5], "sentence": list(TEXTS)}).to_parquet(tmp_path / "in.parquet")
     found = done(call("predict", trained(False), "--input", tmp_path / "in.parquet")).stdout.splitlines()
     assert [json.loads(line) for line in found] == beside(TEXTS, load(trained(False)).predict(TEXTS))
+
+
+@pytest.mark.parametrize("file", ["in.csv", "in.jsonl", "in.parquet"])
+def test_columns_are_copied(file: str, trained: Callable[..., Path], call: Harness, tmp_path: Path) -> None:
+    rows = Dataset.from_dict({"id": ["7", "a,b", "7"], "text": list(TEXTS[:3]), "label": ["0", "1", "0"]})
+    {"csv": rows.to_csv, "jsonl": rows.to_json, "parquet": rows.to_parquet}[file.partition(".")[2]](tmp_path / file)
+    given = ("predict", trained(False), "--input", tmp_path / file)
+    plain = [json.loads(line) for line in done(call(*given)).stdout.splitlines()]
+    copied = [json.loads(line) for line in done(call(*given, "--copy", "id", "id")).stdout.splitlines()]
+    assert copied == [{"id": one} | line for one, line in zip(rows["id"], plain, strict=True)]
+    done(call(*given, "--copy", "id", "--output", tmp_path / "out.csv"))
+    with open(tmp_path / "out.csv", newline="") as written:
+        table = list(csv.DictReader(written))
+    assert [line["id"] for line in table] == list(rows["id"]) and list(table[0])[:3] == ["id", "text", "label"]
+    assert [line["label"] for line in table] == [line["label"] for line in plain]
+    refused(call(*given, "--copy", "label"), "--copy label: what is written has a column of this name already")
+    refused(call(*given, "--copy", "ids"), "there is no column ids, which --copy names: did you mean id?")
+
+
+def test_no_columns_are_copied_of_lines(trained: Callable[..., Path], call: Harness, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text(LINES)
+    given = ("predict", trained(False), "--input", tmp_path / "in.txt", "--copy", "id")
+    refused(call(*given), "--copy names columns, but", "in.txt has a text on each line and none")
 
 
 @pytest.mark.parametrize("file", ["in.csv", "in.txt", "in.tsv"])
