@@ -92,12 +92,14 @@ class OwnExamples:
         sizes = f"{len(self.train):,} to train on, {len(self.dev):,} reported"
         named = ", ".join(self.labels[:SHOWN]) + (", ..." if len(self.labels) > SHOWN else "")
         what = f"{len(self.labels)} classes ({named})"
-        there = {label for _, _, label in (*self.train, *self.dev)}
+        there = Counter(label for _, _, label in (*self.train, *self.dev))
         if lacking := [name for name in self.labels if name not in there and not self.unlabelled]:
             what += f", but no example of {_listed(lacking)}"
         folded = [_folded(name) for name in self.labels]
         if alike := [name for name, one in zip(self.labels, folded, strict=True) if folded.count(one) > 1]:
             what += f", of which {_listed(alike)} differ in case or spelling alone"
+        if once := [name for name in self.labels if there[name] == 1]:  # misspelt, more often than not
+            what += f", with a single example of {_listed(once)}"
         if missing := [name for name in self.labels if name.lower() in MISSING]:
             what += f", of which {_listed(missing)} reads as if there was no label"
         if self.score:

@@ -105,6 +105,15 @@ def test_a_class_without_an_example(tmp_path: Path) -> None:
         assert f"must name several classes, all different, not '{said}'" in refusal(folder, f"classes={said}")
 
 
+def test_a_class_that_is_there_once_is_told(tmp_path: Path) -> None:
+    """It is a slip of the pen more often than a class."""
+    labels = ["yes", "no"] * 8
+    assert "single" not in reads(written(tmp_path, a_jsonl=rows(*labels)) / "a.jsonl").told
+    for slips, said in ((["yess"], "yess"), (["yess", "noo"], "noo, yess")):
+        told = reads(written(tmp_path, b_jsonl=rows(*labels, *slips)) / "b.jsonl").told
+        assert f", with a single example of {said}; " in told, told
+
+
 def test_classes_are_in_one_order_whatever_that_of_the_rows(tmp_path: Path) -> None:
     orders = [["nan", 2, 10, "b"], [10, "b", "nan", 2]]
     found = [reads(written(tmp_path, a_jsonl=rows(*order * 4)) / "a.jsonl", "kind=classes") for order in orders]
