@@ -65,7 +65,7 @@ LONGEST = (
     "test_machine.py", "test_kept_plans.py", "test_huggingface_folders.py", "test_code_versions.py", "test_streams.py",
     "test_merge.py", "test_fairseq_teacher.py", "test_submission.py", "test_stops.py", "test_reading.py",
     "test_families.py", "test_taking.py", "test_huggingface.py", "test_index.py", "test_pack.py", "test_plain_run.py",
-    "test_plain_joint.py",
+    "test_plain_joint.py", "test_own_metric.py",
 )  # fmt: skip
 
 # Files that plan every study as it is declared: one process has them all, which plans each once.
