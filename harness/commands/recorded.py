@@ -139,6 +139,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *results.made_apart(replays),
             *results.unlabelled(plan),
             *results.other_teachers(plan),
+            *results.unfamiliar(plan, ledger),
         ),
         older_code=results.older_code(plan, ledger.read, replays),
     )

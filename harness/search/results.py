@@ -196,6 +196,22 @@ def distillations(plan: Plan) -> int:
     return int(any(isinstance(plan.first[run].run, CorpusDistillationRun) for run in before))
 
 
+def unfamiliar(plan: Plan, ledger: Ledger) -> tuple[str, ...]:
+    """Says whether a corpus is text that the teacher knows less well than students that were distilled on it."""
+    before = [run for run, first in plan.first.items() if isinstance(first.run, CorpusDistillationRun)]
+    found = [record.get("metrics", {}) for run in before if (record := ledger.read(run))]
+    pairs = [(one["teacher_masked_cross_entropy"], one["masked_cross_entropy"])
+             for one in found if "teacher_masked_cross_entropy" in one]  # fmt: skip
+    if not (better := [(theirs, own) for theirs, own in pairs if own < theirs]):
+        return ()
+    theirs, own = max(better, key=lambda pair: pair[0] - pair[1])
+    how_many = f"{len(better)} of {counted(len(pairs), 'student')} distilled on the corpus"
+    return (
+        f"{how_many} {'predicts' if len(better) == 1 else 'predict'} masked words of held-out text better than the "
+        f"teacher (cross-entropy {own:.2f} against {theirs:.2f}), which hardly knows such text.",
+    )
+
+
 def shared_draws(plan: Plan) -> Iterator[str]:
     """Sentences on what a plan draws or chooses once for all seeds of a cell."""
     cells = [cell for cell in plan.cells if not cell.refused and cell.seeds > 1]

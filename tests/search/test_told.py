@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+from harness.planning.planned import First
+from harness.runs import CorpusDistillationRun
 from harness.search.progress import Finished, Progress
-from harness.search.results import coverage, how_far
+from harness.search.results import coverage, how_far, unfamiliar
 from tests.search.builders import cell, plan, student_run
+from tests.training.builders import a_run
 
 
 def test_tasks_are_named_where_their_vectors_differ() -> None:
@@ -40,3 +46,17 @@ def test_a_run_that_failed_is_not_told_as_done() -> None:
     assert how_far(plan(cells), [*whole[:2], progress("c", scored)]) == ("Runs done: 9 of 12",)
     assert how_far(plan(cells), [*whole[:2], progress("c", scored, broken)]) == ("Runs done: 9 of 12, 1 failed",)
     assert how_far(plan(cells), whole) == ()
+
+
+def test_a_corpus_that_students_know_better_than_their_teacher_is_told() -> None:
+    entropies = {"a": (3.28, 1.59), "b": (1.2, 1.5), "c": (2.0, 1.9), "d": (), "e": ()}  # d is unfinished
+    first = {name: First(a_run(CorpusDistillationRun, student="cbow", corpus=name)) for name in entropies}
+    keys = ("teacher_masked_cross_entropy", "masked_cross_entropy")
+    records = {name: {"metrics": dict(zip(keys, found, strict=True))} for name, found in entropies.items() if found}
+    records["e"] = {"metrics": {"distillation_loss": 0.1}}
+    ledger: Any = SimpleNamespace(read=records.get)
+    assert unfamiliar(plan([], first=first), ledger) == (
+        "2 of 3 students distilled on the corpus predict masked words of held-out text better than the teacher "
+        "(cross-entropy 1.59 against 3.28), which hardly knows such text.",
+    )
+    assert unfamiliar(plan([], first={"b": first["b"], "d": first["d"], "e": first["e"]}), ledger) == ()
