@@ -67,6 +67,7 @@ def test_every_student_is_a_graph_that_says_the_same(
 def test_a_transformer_is_a_graph_too(tmp_path: Path) -> None:
     found = transformer("roberta")
     write(found, tmp_path / "student", ABOUT, onnx=True)
+    assert [path.name for path in (tmp_path / "student").glob("model.onnx*")] == ["model.onnx"], "its weights are in it"
     texts = examples(found.task)[:3]
     assert (graph_of(found, tmp_path / "student", texts) - found.logits(texts)).abs().max() < 1e-4
 
