@@ -208,7 +208,7 @@ def unfamiliar(plan: Plan, ledger: Ledger) -> tuple[str, ...]:
     how_many = f"{len(better)} of {counted(len(pairs), 'student')} distilled on the corpus"
     return (
         f"{how_many} {'predicts' if len(better) == 1 else 'predict'} masked words of held-out text better than the "
-        f"teacher (cross-entropy {own:.2f} against {theirs:.2f}), which hardly knows such text.",
+        f"teacher (cross-entropy {own:.2f} against {theirs:.2f}), which knows little of such text.",
     )
 
 

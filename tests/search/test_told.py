@@ -57,6 +57,6 @@ def test_a_corpus_that_students_know_better_than_their_teacher_is_told() -> None
     ledger: Any = SimpleNamespace(read=records.get)
     assert unfamiliar(plan([], first=first), ledger) == (
         "2 of 3 students distilled on the corpus predict masked words of held-out text better than the teacher "
-        "(cross-entropy 1.59 against 3.28), which hardly knows such text.",
+        "(cross-entropy 1.59 against 3.28), which knows little of such text.",
     )
     assert unfamiliar(plan([], first={"b": first["b"], "d": first["d"], "e": first["e"]}), ledger) == ()
