@@ -8,11 +8,13 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
 LONGEST = 300  # characters of a word in a sentence
+COMPARED = 10_000  # names in a folder that a misspelt one is compared with
 
 # What a terminal obeys instead of showing it: C0, DEL and C1; what ends a line or turns the direction of reading; and
 # half of a pair of code units, as an undecodable file name holds it, which no encoding can write.
@@ -97,14 +99,17 @@ def close(name: str, valid: Iterable[str]) -> str:
     return f"did you mean {' or '.join(found)}?" if found else ""
 
 
-def alike(path: Path, folders: bool = False) -> str:
+def alike(path: Path, folders: bool = False, ending: str = "") -> str:
     """ ": did you mean b.csv?" of what lies where something does not exist and is called nearly so, otherwise "".
 
-    folders: of folders alone.
+    folders: of folders alone. ending: of names that end so. Not of the name itself, which may be of a folder in place
+    of a file; and of the first of very many alone, as to compare them all takes long.
     """
     there: list[str] = []
-    with suppress(OSError):
-        there = [one.name for one in os.scandir(path.parent) if one.name[0] != "." and (one.is_dir() or not folders)]
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for one in islice(entries, COMPARED):
+            if one.name[0] != "." and one.name != path.name and one.name.endswith(ending):
+                there += [one.name] if one.is_dir() or not folders else []
     meant = close(path.name, there)
     return f": {meant}" if meant else ""
 

@@ -183,7 +183,7 @@ def load_file(path: str | Path) -> None:
     if path.is_dir():
         raise UserError(f"plugin file {path} is a folder: give the file in it that registers the plugin")
     if not path.is_file():
-        raise UserError(f"plugin file {path} does not exist{alike(path)}")
+        raise UserError(f"plugin file {path} does not exist{alike(path, ending='.py')}")
     name = f"harness_plugin_{path.stem}_{digest(str(path))[:8]}"  # files of one name lie in several folders
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -197,6 +197,7 @@ def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[.
     with pytest.raises(UserError, match=r"absent\.py does not exist"):
         load_file(tmp_path / "absent.py")
     (tmp_path / "here.py").write_text("")
+    (tmp_path / "here.csv").write_text("")  # which is no plugin
     with pytest.raises(UserError, match=r"here does not exist: did you mean here\.py\?"):
         load_file(tmp_path / "here")
     with pytest.raises(UserError, match="is a folder: give the file in it"):

@@ -104,6 +104,9 @@ def test_word_vectors_join_the_augmentation_of_rows_that_have_it(tmp_path: Path)
         augmentations("bidirection", f"augmentation_vectors={vectors}")
     with pytest.raises(UserError, match="file nowhere.txt does not exist"):
         augmentations("matrix_literature", "augmentation_vectors=nowhere.txt")
+    (vectors.parent / "folder").mkdir(exist_ok=True)
+    with pytest.raises(UserError, match="folder does not exist$"):  # as a file: it is not told to be meant itself
+        augmentations("matrix_literature", f"augmentation_vectors={vectors.parent / 'folder'}")
 
 
 # ---------------------------------------------------------------- whole programs
