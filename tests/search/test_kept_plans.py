@@ -14,6 +14,7 @@ import pytest
 from harness import registry
 from harness.errors import UserError
 from harness.ledger import Ledger
+from harness.planning import naming
 from harness.planning.filed import every, keep, only, read
 from harness.planning.naming import flags_named, flags_of, folder_of
 from harness.planning.plan import resolve
@@ -223,7 +224,9 @@ def test_a_plugins_study_is_found_again_and_a_folder_may_be_moved(
     forget()
 
 
-def test_a_profile_or_kind_that_is_there_is_named(call: Harness, tmp_path: Path) -> None:
+def test_a_profile_or_kind_that_is_there_is_named(
+    call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
     assert call("run", *SHORT, "--objectives", "vanilla_kd", "--inits", "last", "--tasks", "entailment", "--out", out)
     report = ("report", "--study", STUDY, "--out", out)
@@ -246,6 +249,9 @@ def test_a_profile_or_kind_that_is_there_is_named(call: Harness, tmp_path: Path)
         other = call(*report, *flags)
         assert other.returncode == 2 and "as it stands in" in other.stderr and "but with --seeds 1" in other.stderr
     assert call(*report, "--teacher", "embedded").stdout == both
+    # As if the profile had had another number when these were made, and has had theirs since.
+    monkeypatch.setattr(naming, "kinds", lambda base: {path.name: "--seeds 3 --trials 1" for path in base.glob("*=*")})
+    assert call(*report, "--seeds", "3").stdout == both
 
 
 def test_a_narrowed_table_tells_nothing_of_the_data_of_other_tasks(call: Harness, tmp_path: Path) -> None:
