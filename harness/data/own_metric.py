@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 HIGHEST = 1 + 1e-6
+# As functions call their labels, such as those of scikit-learn, which take them before the predictions.
+LABELS_FIRST = ("y_true", "labels", "labels_true", "true", "targets", "target", "references", "gold")
 
 
 def checked(task: str, given: object) -> Metric | None:
@@ -27,7 +30,15 @@ def checked(task: str, given: object) -> Metric | None:
         raise UserError(f"the metric of task {task} must be a function with a name, which tables show, not {given!r}")
     if name in {*metric_names.ALL, *metric_names.ALIASES, *metric_names.QUANTITIES}:
         raise UserError(f"the metric of task {task} is called {name}, as one of ours is: give it another name")
+    if name in metric_names.LESS:
+        raise UserError(f"the metric of task {task}, {name}, is best when lowest, but tables take the highest")
     declaring.takes(f"task {task}", f"its metric {name}", given, ["predictions", "labels"])
+    first = next(iter(inspect.signature(given).parameters))
+    if first in LABELS_FIRST:
+        raise UserError(
+            f"the metric of task {task}, {name}, takes {first} first, but is given the predictions first: write a "
+            "function (predictions, labels) that calls it"
+        )
     return given
 
 
@@ -49,7 +60,10 @@ def function(task: str, name: str) -> Callable[[np.ndarray, np.ndarray], float]:
     """
     metric = _of(task)
     if metric is None or metric.__name__ != name:
-        raise UserError(f"metric {name} of task {task} is a function of a plugin: name its file with --plugin")
+        raise UserError(
+            f"metric {name} of task {task} is a function of a plugin, and no plugin that is loaded has it: name its "
+            "file with --plugin, or give the function its name again"
+        )
     file = TASKS.origin(task)
     who = f"metric {name} of task {task} in {file}"
 

@@ -130,7 +130,7 @@ def test_where_it_is_undefined_it_is_0_as_ours_are() -> None:
     declared(of_nothing)
     task = Task("graded", "graded", "of_nothing", ("of_nothing",), labels=("a", "b"))
     assert score(task, np.array([0, 1]), np.array([0, 1])) == {"of_nothing": 0.0}
-    with pytest.raises(UserError, match="metric nearness of task graded is a function of a plugin: name its file"):
+    with pytest.raises(UserError, match="metric nearness of task graded is a function of a plugin, and no plugin that"):
         score(TASK, np.array([0, 1]), np.array([0, 1]))
 
 
@@ -142,9 +142,19 @@ def alone(predictions: np.ndarray) -> float:
     return 0.5
 
 
+def swapped(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    return 0.5
+
+
+def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
+    return 0.5
+
+
 @pytest.mark.parametrize(
     ("metric", "told"),
     [
+        (swapped, "swapped, takes y_true first, but is given the predictions first"),
+        (mean_absolute_error, "mean_absolute_error, is best when lowest, but tables take the highest"),
         (lambda predictions, labels: 1.0, "must be a function with a name, which tables show"),
         (partial(nearness), "must be a function with a name, which tables show"),
         (accuracy, "is called accuracy, as one of ours is: give it another name"),
