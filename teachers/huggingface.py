@@ -176,6 +176,6 @@ class HuggingFaceTeacher(Teacher):
         except (OSError, ValueError, HTTPError) as error:
             meant = alike(Path(self.argument), folders=True)
             raise UserError(
-                f"teacher {self.argument} is not a local folder and cannot be fetched from the hub ({line(error)})"
-                f"{meant or '; give a local folder, or minilm or embedded, which need no network'}"
+                f"teacher {self.argument} is not a local folder{meant and f' ({meant[2:]})'} and cannot be fetched "
+                f"from the hub ({line(error)}); give a local folder, or minilm or embedded, which need no network"
             ) from error

@@ -287,19 +287,22 @@ def _writer(out: TextIO, name: str | None, task: Task, copy: Sequence[str]) -> A
     these is called as another.
     """
     suffix, texts = Path(name or "").suffix.lower(), COLUMNS[task.pair][0]
-    said = ("label", "probabilities") if task.labels else ("score",)
-    columns = ("label", *(f"probability_{label}" for label in task.labels)) if task.labels else said
-    if twice := sorted({*copy} & {*texts, *said, *columns}):
+    lines = suffix not in (".csv", ".tsv")
+    said: tuple[str, ...] = ("label", "probabilities") if task.labels else ("score",)
+    if task.labels and not lines:
+        said = ("label", *(f"probability_{label}" for label in task.labels))
+    if twice := sorted({*copy} & {*texts, *said}):
         raise UserError(f"--copy {twice[0]}: what is written has a column of this name already; rename it in the input")
-    if suffix not in (".csv", ".tsv"):
+    if lines:
         return lambda copied, row, found: out.write(
             json.dumps(copied | dict(zip(texts, row, strict=True)) | found, ensure_ascii=False, default=str) + "\n"
         )
     table = csv.writer(out, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
-    table.writerow((*copy, *texts, *columns))
+    table.writerow((*copy, *texts, *said))
 
     def write(copied: JSON, row: Row, found: JSON) -> None:
         answers = (found["label"], *found["probabilities"].values()) if task.labels else (found["score"],)
-        table.writerow((*copied.values(), *row, *answers))
+        cells = (json.dumps(one, default=str) if isinstance(one, (dict, list)) else one for one in copied.values())
+        table.writerow((*cells, *row, *answers))
 
     return write

@@ -156,6 +156,9 @@ def beside(plan: Plan, table: reports.Table, its: Plan, other: reports.Table) ->
     shared = [(task, what) for task in plan.tasks if (what := f"the data of task {task}") in ours.keys() & theirs]
     unlike = [task for task, what in shared if ours[what].isdisjoint(theirs[what])]
     notes = [f"The data of {listed(unlike)} are not the same in both"] if unlike else []
+    code = sorted(what for what in ours.keys() & theirs if what.startswith("the code of "))
+    edited_since = [what for what in code if ours[what].isdisjoint(theirs[what])]
+    notes += [f"{what[:1].upper()}{what[1:]} is not the same in both" for what in edited_since]
     if plan.study != its.study:
         notes.append("Rows of one name may be made otherwise in another study")
     return replace(made, beside=made.beside and replace(made.beside, notes=(*made.beside.notes, *notes)))

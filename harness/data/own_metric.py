@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 HIGHEST = 1 + 1e-6
-# As functions call their labels, such as those of scikit-learn, which take them before the predictions.
-LABELS_FIRST = ("y_true", "labels", "labels_true", "true", "targets", "target", "references", "gold")
+TAKES = ["predictions", "labels"]  # by these names: functions of scikit-learn take the labels first
 
 
 def checked(task: str, given: object) -> Metric | None:
@@ -32,12 +31,11 @@ def checked(task: str, given: object) -> Metric | None:
         raise UserError(f"the metric of task {task} is called {name}, as one of ours is: give it another name")
     if name in metric_names.LESS:
         raise UserError(f"the metric of task {task}, {name}, is best when lowest, but tables take the highest")
-    declaring.takes(f"task {task}", f"its metric {name}", given, ["predictions", "labels"])
-    first = next(iter(inspect.signature(given).parameters))
-    if first in LABELS_FIRST:
+    declaring.takes(f"task {task}", f"its metric {name}", given, TAKES)
+    if (takes := list(inspect.signature(given).parameters)[:2]) != TAKES:
         raise UserError(
-            f"the metric of task {task}, {name}, takes {first} first, but is given the predictions first: write a "
-            "function (predictions, labels) that calls it"
+            f"the metric of task {task}, {name}, takes ({', '.join(takes)}) but must take (predictions, labels): write "
+            "a function of these that calls it"
         )
     return given
 
@@ -54,7 +52,7 @@ def _of(task: str) -> Metric | None:
 
 
 def function(task: str, name: str) -> Callable[[np.ndarray, np.ndarray], float]:
-    """The metric as the engine calls it: a finite number of at most 1, and 0 where it is undefined.
+    """The metric as the engine calls it: a finite number of at most 1.
 
     Raises UserError where the plugin is not loaded; what it returns does where the function fails or gives another.
     """
@@ -77,6 +75,8 @@ def function(task: str, name: str) -> Callable[[np.ndarray, np.ndarray], float]:
             raise UserError(f"{who}{failed_at(error, file)}") from error
         if value > HIGHEST:
             raise UserError(f"{who} gives {value:g}, but must be at most 1, which is best: tables show it times 100")
-        return value if math.isfinite(value) else 0.0
+        if not math.isfinite(value):  # 0 would be the best of what is never above it
+            raise UserError(f"{who} gives {value}, but must give a number of any answers, such as one answer for all")
+        return value
 
     return score

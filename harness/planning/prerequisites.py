@@ -145,8 +145,8 @@ class Prerequisites:
         if self._ask(lambda: answered(source, unnamed), otherwise=False):
             self.notices[
                 f"the head of teacher {source.argument or source.name} is not used for {task.name}, but a fresh one is "
-                f'fine-tuned: only if its config.json has "finetuning_task": "{task.name}", and id2label the classes '
-                f"{', '.join(task.labels)} in this order, does it answer as it is"
+                f'fine-tuned; where its config.json has "finetuning_task": "{task.name}", and id2label the classes '
+                f"{', '.join(task.labels)} in this order, it answers as it is"
             ] = None
 
     def joint_teacher_run(

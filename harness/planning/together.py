@@ -215,11 +215,11 @@ def _of_kind(out: Path, request: Request) -> list[Path]:
         return kinds[base / kind]
     if not kind and len(kinds) == 1:
         ((folder, plans),) = kinds.items()
-        other = shlex.split(naming.kinds(base).get(folder.name, ""))
-        said = {flag: word for flag, word in zip(other, other[1:], strict=False) if flag.startswith("--")}
-        asked = {f"--{flag}": given for flag in naming.FLAGS if (given := getattr(request, flag))}
+        words = shlex.split(naming.kinds(base).get(folder.name, ""))
+        its = {flag: word for flag, word in zip(words, words[1:], strict=False) if flag.startswith("--")}
+        typed = {f"--{flag}": str(given) for flag in naming.FLAGS if (given := getattr(request, flag))}
         # Of an edited profile the same word may have been a kind before.
-        if all(said.get(flag, str(given)) == str(given) for flag, given in asked.items()):
+        if all(its.get(flag, given) == given for flag, given in typed.items()):
             return plans
     what = f"study {request.study} has no results of profile {request.profile}"
     if kinds:

@@ -115,6 +115,7 @@ def worded(predictions: np.ndarray, labels: np.ndarray) -> Any:
     ("metric", "told"),
     [
         (in_percent, "in_percent of task graded in .*test_own_metric.py gives 87.3, but must be at most 1"),
+        (of_nothing, "of_nothing of task graded in .* gives nan, but must give a number of any answers"),
         (broken, "broken of task graded in .*, line [0-9]+, failed: IndexError: index 2 is out of bounds"),
         (worded, "worded of task graded in .*, failed: ValueError: could not convert string to float: 'high'"),
     ],
@@ -126,10 +127,8 @@ def test_what_it_gives_is_checked(metric: Any, told: str) -> None:
         score(task, np.array([0, 1]), np.array([0, 1]))
 
 
-def test_where_it_is_undefined_it_is_0_as_ours_are() -> None:
-    declared(of_nothing)
-    task = Task("graded", "graded", "of_nothing", ("of_nothing",), labels=("a", "b"))
-    assert score(task, np.array([0, 1]), np.array([0, 1])) == {"of_nothing": 0.0}
+def test_one_of_a_plugin_that_is_not_loaded_is_told() -> None:
+    declared(in_percent)
     with pytest.raises(UserError, match="metric nearness of task graded is a function of a plugin, and no plugin that"):
         score(TASK, np.array([0, 1]), np.array([0, 1]))
 
@@ -153,7 +152,7 @@ def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
 @pytest.mark.parametrize(
     ("metric", "told"),
     [
-        (swapped, "swapped, takes y_true first, but is given the predictions first"),
+        (swapped, r"swapped, takes \(y_true, y_pred\) but must take \(predictions, labels\): write a function"),
         (mean_absolute_error, "mean_absolute_error, is best when lowest, but tables take the highest"),
         (lambda predictions, labels: 1.0, "must be a function with a name, which tables show"),
         (partial(nearness), "must be a function with a name, which tables show"),

@@ -61,7 +61,7 @@ def planned(glue: Path, teacher: Path, *objectives: str, task: str = "sst2", **m
 
 
 def test_with_labels_a_plan_says_that_a_head_is_not_used(glue: Path, elsewhere: Path, tmp_path: Path) -> None:
-    said = 'only if its config.json has "finetuning_task": "sst2", and id2label the classes 0, 1 in this order'
+    said = 'where its config.json has "finetuning_task": "sst2", and id2label the classes 0, 1 in this order'
     assert said in " ".join(planned(glue, elsewhere, "vanilla_kd", overrides=SMALL).notices)
     recorded = shutil.copytree(elsewhere, tmp_path / "recorded")
     config = json.loads((recorded / "config.json").read_text())
