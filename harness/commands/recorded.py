@@ -152,16 +152,20 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
 def beside(plan: Plan, table: reports.Table, its: Plan, other: reports.Table) -> reports.Table:
     """The table with that of another plan beside it. Raises UserError where they have nothing in common."""
     made = reports.with_other(table, other, named(plan, its), tasks_of(plan), score_of)
-    ours, theirs = (together.rests_on(one, one.cells) for one in (plan, its))
-    shared = [(task, what) for task in plan.tasks if (what := f"the data of task {task}") in ours.keys() & theirs]
-    unlike = [task for task, what in shared if ours[what].isdisjoint(theirs[what])]
-    notes = [f"The data of {listed(unlike)} are not the same in both"] if unlike else []
-    code = sorted(what for what in ours.keys() & theirs if what.startswith("the code of "))
-    edited_since = [what for what in code if ours[what].isdisjoint(theirs[what])]
-    notes += [f"{what[:1].upper()}{what[1:]} is not the same in both" for what in edited_since]
+    notes = unlike(plan, its)
     if plan.study != its.study:
         notes.append("Rows of one name may be made otherwise in another study")
     return replace(made, beside=made.beside and replace(made.beside, notes=(*made.beside.notes, *notes)))
+
+
+def unlike(plan: Plan, its: Plan) -> list[str]:
+    """What two plans have by the same names that is not the same: data of tasks, code of plugins."""
+    ours, theirs = (together.rests_on(one, one.cells) for one in (plan, its))
+    others = {what for what in ours.keys() & theirs if ours[what].isdisjoint(theirs[what])}
+    data = [task for task in plan.tasks if f"the data of task {task}" in others]
+    code = sorted(what for what in others if what.startswith("the code of "))
+    notes = [f"The data of {listed(data)} are not the same in both"] if data else []
+    return notes + [f"{what[:1].upper()}{what[1:]} is not the same in both" for what in code]
 
 
 def named(*plans: Plan) -> tuple[str, str, str]:

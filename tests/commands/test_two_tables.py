@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness.commands.recorded import named
+from harness.commands.recorded import named, unlike
 from tests.conftest import Harness
 from tests.results import done, records, refused
+from tests.search.builders import cell, plan, student_run
 
 pytestmark = pytest.mark.usefixtures("no_figures", "here")
 
@@ -92,6 +93,14 @@ def test_rows_stand_beside_those_of_another_folder_of_results(trained: Path, tmp
     }
     shutil.rmtree(copy / "ledger" / gone)
     assert "(1/2)" in done(call(*asked)).stdout, "what is kept of a report is not told where the other folder changed"
+
+
+def test_it_is_said_where_a_plugin_has_other_code() -> None:
+    """As where two files have a metric of one name."""
+    first, second = ({"task essays": code, "rkd": "0"} for code in ("a", "b"))
+    one, other = (plan([cell(student_run(plugins=code))]) for code in (first, second))
+    assert unlike(one, other) == ["The code of task essays is not the same in both"]
+    assert unlike(one, one) == [] == unlike(one, plan([cell(student_run())]))
 
 
 def test_it_is_said_where_a_task_has_other_data(tmp_path: Path, call: Harness) -> None:
