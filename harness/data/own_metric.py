@@ -52,9 +52,10 @@ def _of(task: str) -> Metric | None:
 
 
 def function(task: str, name: str) -> Callable[[np.ndarray, np.ndarray], float]:
-    """The metric as the engine calls it: a finite number of at most 1.
+    """The metric as the engine calls it, (N,) predictions and (N,) labels -> a finite number of at most 1.
 
-    Raises UserError where the plugin is not loaded; what it returns does where the function fails or gives another.
+    Raises UserError where the plugin is not loaded. The metric raises it where the plugin's function fails, or gives
+    anything else.
     """
     metric = _of(task)
     if metric is None or metric.__name__ != name:
