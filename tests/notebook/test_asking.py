@@ -75,7 +75,7 @@ def test_values_are_said_as_words(words: str, given: dict[str, Any]) -> None:
         ({"objectives": ["-0.5*att_kl"]}, "a weight must be greater than zero"),
         ({"refresh": 1}, "refresh is True or False, not 1"),
         ({"data": [1]}, r"data takes what --data does, as text or number, not \[1\]"),
-        ({"seeds": "many"}, "--seeds: invalid int value: 'many'"),
+        ({"seeds": "many"}, "--seeds must be a whole number, not 'many'"),
         ({"executor": "rai"}, "invalid choice: 'rai'"),
     ],
 )
