@@ -23,13 +23,13 @@ from harness.errors import UserError, counted
 from harness.files import JSON, atomic_write, check_writable
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
+from harness.reports.tables.quantities import FROM_NOTHING
 from harness.search import frame
 
 FORMATS = ("eval_results", "every_eval_ever")
 SCHEMA = "0.2.2"  # of Every Eval Ever: eval.schema.json and instance_level_eval.schema.json
-# From -1 to 1; others are fractions. What has no least value cannot be told there.
-SIGNED = ("matthews", "kappa", "pearson", "spearman", "kendall", "pearson_spearman_mean")
-UNBOUNDED = ("r2",)
+UNBOUNDED = {"r2"}  # what has no least value cannot be told there
+SIGNED = FROM_NOTHING - UNBOUNDED  # from -1 to 1; others are fractions
 UNKNOWN = "unknown"  # the organisation, which whoever publishes the files fills in; what old records do not tell
 HUB = "hub"  # as --tasks NAME=hub:DATASET says it
 
