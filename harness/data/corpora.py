@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,8 +44,8 @@ HUB: dict[str, tuple[str, str | None]] = {
 }
 
 
-def documents(source: str) -> Iterator[str]:
-    """The documents of a corpus that hold a letter, one after another.
+def documents(source: str) -> Iterator[tuple[str, ...]]:
+    """The documents of a corpus that hold a letter, one after another: a text each, of "embedded" also pairs of texts.
 
     source: "embedded" (our own grammar), "pydoc" (the prose of Python's documentation, which every Python carries),
     "hub:wikipedia", "hub:bookcorpus", "hub:NAME[/CONFIGURATION]" (its column `text`), a text file, or a folder whose
@@ -56,16 +57,16 @@ def documents(source: str) -> Iterator[str]:
     has a line of more than 10 MB.
     """
     if source == "embedded":
-        found: Iterable[str] = (" ".join(text) for text in embedded.corpus(SENTENCES))
+        found: Iterable[tuple[str, ...]] = embedded.corpus(SENTENCES)
     elif source == "pydoc":
-        found = _pydoc()
+        found = zip(_pydoc())
     elif source.startswith("hub:"):
-        found = chain.from_iterable(map(_hub, source.split("+")))
+        found = zip(chain.from_iterable(map(_hub, source.split("+"))))
     else:
-        found = (document for path in _files(source) for document in _file(path))
+        found = zip(chain.from_iterable(map(_file, _files(source))))
     empty = True
     for document in found:
-        if any(map(str.isalpha, document)):
+        if any(map(str.isalpha, "".join(document))):
             empty = False
             yield document
     if empty:
@@ -77,7 +78,7 @@ def content(source: str) -> str:
     whole = hashlib.sha256()
     if source in ("embedded", "pydoc"):
         for document in documents(source):
-            whole.update(hashlib.sha256(document.encode()).digest())
+            whole.update(hashlib.sha256("\n".join(document).encode()).digest())
     elif source.startswith("hub:"):
         for part in source.split("+"):
             whole.update(canonical([*_hub_name(part), _revision(part)]).encode())
@@ -217,12 +218,14 @@ def _hub(source: str) -> Iterator[str]:
 class Corpus:
     """A store, opened: N pieces of text as token ids. Only where they begin is held in memory.
 
-    content: the corpus's; tokens: how many there are in all, special ones included.
+    content: the corpus's; tokens: how many there are in all, special ones included; pairs: whether a separator within a
+    piece divides two texts.
     """
 
     def __init__(self, store: Store):
         tokens, offsets = (store.folder / name for name in FILES)
         self.content: str = store.told["content"]
+        self.pairs: bool = store.told.get("pairs", False)
         self.key = store.folder.name  # of text, tokenizer and length
         self._offsets = np.fromfile(offsets, np.int64)
         self._tokens = np.memmap(tokens, store.told["dtype"], "r")
@@ -253,10 +256,11 @@ def tokenised(
     """The store of a corpus, whose content is given, built below `folder` unless it is there already.
 
     Every document is cut into pieces of at most max_length tokens, a long one also every 100,000 characters. The first
-    token of a piece is [CLS] and the last [SEP], or what the tokenizer puts there; pieces of fewer than three
-    ordinary tokens are left out. Of many processes that ask, one builds and the others wait: see `Store`.
+    token of a piece is [CLS] and the last [SEP], or what the tokenizer puts there; between the texts of a pair is
+    [SEP]. Pieces of fewer than three ordinary tokens are left out. Of many processes that ask, one builds and the
+    others wait: see `Store`.
 
-    packed: documents, which may be single sentences, are whole parts of pieces, as many in each as fit, in their order
+    packed: texts, which may be single sentences, are whole parts of pieces, as many in each as fit, in their order
     and with nothing between them (the full sentences of Liu et al., 2019, section 4.2, whose separator between texts
     needs to know where one ends). One that is longer than a piece is cut as ever, and its last part packed.
 
@@ -271,7 +275,8 @@ def tokenised(
     if (around := _around(tokenizer)) != [tokenizer.cls_token_id, tokenizer.sep_token_id]:
         key.append(around)  # not what earlier versions stored
     pieces = _pieces(source, content, tokenizer, max_length, packed)
-    return stored_pieces(Store(folder, key, once), content, tokenizer, pieces)
+    told = {"pairs": True} if source == "embedded" and not packed else {}
+    return stored_pieces(Store(folder, key, once), content, tokenizer, pieces, **told)
 
 
 def _around(tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -289,7 +294,7 @@ def _pieces(
     ordinary = np.ones(len(tokenizer), bool)
     ordinary[tokenizer.all_special_ids] = False
     first, last = ([token] for token in _around(tokenizer))
-    parts = _cut(source, tokenizer, max_length - 2)
+    parts = _cut(source, tokenizer, max_length - 2, [] if packed else [tokenizer.sep_token_id])
     found = _packed(parts, max_length - 2) if packed else parts
     whole = (np.concatenate([first, part, last]) for part in found if ordinary[part].sum() >= SHORTEST)
     empty = True
@@ -301,14 +306,20 @@ def _pieces(
     check_unchanged(source, planned)
 
 
-def _cut(source: str, tokenizer: PreTrainedTokenizerBase, longest: int) -> Iterator[np.ndarray]:
-    """The token ids of all documents, none special, in parts of at most `longest`."""
+def _cut(
+    source: str, tokenizer: PreTrainedTokenizerBase, longest: int, between: list[int]
+) -> Iterator[np.ndarray]:
+    """The token ids of all documents, in parts of at most `longest`. between: of a pair; if empty it is two texts."""
     words = unknown = 0
     for block in _blocks(documents(source)):
-        for ids in map(np.array, tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]):
-            words += len(ids)
-            unknown += int((ids == tokenizer.unk_token_id).sum())
-            yield from (ids[start : start + longest] for start in range(0, len(ids), longest))
+        texts = [text for document in block for text in document]
+        found = map(np.array, tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"])
+        for document in block:
+            read = [next(found) for _ in document]
+            words += sum(map(len, read))
+            unknown += sum(int((ids == tokenizer.unk_token_id).sum()) for ids in read)
+            whole = [np.concatenate([read[0], between, read[1]])] if between and len(read) == 2 else read
+            yield from (ids[start : start + longest] for ids in whole for start in range(0, len(ids), longest))
     refuse_unknown(source, tokenizer, words, unknown)
 
 
@@ -326,14 +337,14 @@ def _packed(parts: Iterable[np.ndarray], longest: int) -> Iterator[np.ndarray]:
         yield np.concatenate(together)
 
 
-def _blocks(found: Iterable[str]) -> Iterator[list[str]]:
+def _blocks(found: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
     """Documents in lists of about a million characters."""
-    block: list[str] = []
+    block: list[tuple[str, ...]] = []
     size = 0
     for document in found:
-        for part in _parts(document):
+        for part in [document] if len(document) == 2 else zip(_parts(*document)):
             block.append(part)
-            size += len(part)
+            size += sum(map(len, part))
             if size >= BLOCK:
                 yield block
                 block, size = [], 0
@@ -351,9 +362,12 @@ def _parts(document: str) -> Iterator[str]:
 
 
 def stored_pieces(
-    store: Store, content: str, tokenizer: PreTrainedTokenizerBase, blocks: Iterable[list[np.ndarray]]
+    store: Store, content: str, tokenizer: PreTrainedTokenizerBase, blocks: Iterable[list[np.ndarray]], **told: Any
 ) -> Corpus:
-    """The store, opened; made unless it is whole. blocks: lists of pieces, (L,) token ids each, read only then."""
+    """The store, opened; made unless it is whole. blocks: lists of pieces, (L,) token ids each, read only then.
+
+    told: what else the store says of itself.
+    """
     with store.held(*FILES) as whole:
         if not whole:
             end, dtype = 0, "<u2" if len(tokenizer) <= 1 << 16 else "<i4"
@@ -365,7 +379,7 @@ def stored_pieces(
                     end = int(ends[-1])
                     tokens.write(np.concatenate(pieces).astype(dtype).tobytes())
                     offsets.write(ends.astype("<i8").tobytes())
-            store.vouch(*FILES, content=content, dtype=dtype)
+            store.vouch(*FILES, content=content, dtype=dtype, **told)
     return Corpus(store)
 
 

@@ -20,6 +20,7 @@ class CorpusText:
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase):
         self.corpus = corpus
         self.padding: int = tokenizer.pad_token_id or 0
+        self.separator = tokenizer.sep_token_id
         self.segments = "token_type_ids" in tokenizer.model_input_names
 
     def __len__(self) -> int:
@@ -43,7 +44,9 @@ class CorpusText:
         """What a model reads, on the device. tokens, real: (B, L) each, as `padded` has them."""
         arrays = {"input_ids": tokens, "attention_mask": real.astype(np.int64)}
         if self.segments:
-            arrays["token_type_ids"] = np.zeros_like(tokens)
+            separators = tokens == self.separator
+            before = separators.cumsum(1) - separators  # (B, L) separators before each token
+            arrays["token_type_ids"] = (self.corpus.pairs & real & (before > 0)).astype(np.int64)
         on_device = {name: onto(torch.from_numpy(array), device) for name, array in arrays.items()}
         return Encoding(on_device, torch.from_numpy(real.sum(1)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +95,8 @@ def _write(source: str, path: Path) -> int:
     """Write the sentences, a line each; returns their number."""
     count = 0
     with atomic_file(path) as file:
-        for document in corpora.documents(source):
-            for sentence in _split(document):
+        for text in chain.from_iterable(corpora.documents(source)):
+            for sentence in _split(text):
                 if sum(any(map(str.isalpha, word)) for word in sentence.split(" ")) >= SHORTEST:
                     file.write(f"{sentence}\n".encode())
                     count += 1

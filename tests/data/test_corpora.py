@@ -41,6 +41,10 @@ def pieces(corpus: Corpus) -> list[list[int]]:
 # ---------------------------------------------------------------- documents
 
 
+def texts_of(source: str) -> list[str]:
+    return [text for (text,) in documents(source)]
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -56,7 +60,7 @@ def pieces(corpus: Corpus) -> list[list[int]]:
     ],
 )
 def test_lines_or_blocks(tmp_path: Path, text: str, wanted: list[str]) -> None:
-    assert list(documents(write(tmp_path / "a.txt", text))) == wanted
+    assert texts_of(write(tmp_path / "a.txt", text)) == wanted
 
 
 word = st.text(st.characters(categories=["L", "P"]), min_size=1).filter(lambda text: any(map(str.isalpha, text)))
@@ -66,24 +70,24 @@ word = st.text(st.characters(categories=["L", "P"]), min_size=1).filter(lambda t
 @given(st.lists(st.lists(word, min_size=1, max_size=4), min_size=2, max_size=8))
 def test_the_same_documents_in_either_shape(tmp_path: Path, texts: list[list[str]]) -> None:
     wanted = [" ".join(lines) for lines in texts]
-    assert list(documents(write(tmp_path / "a.txt", "\n".join(wanted)))) == wanted
-    assert list(documents(write(tmp_path / "b.txt", "\n\n".join(map("\n".join, texts))))) == wanted
+    assert texts_of(write(tmp_path / "a.txt", "\n".join(wanted))) == wanted
+    assert texts_of(write(tmp_path / "b.txt", "\n\n".join(map("\n".join, texts)))) == wanted
 
 
 def test_a_folder_is_read_in_order_of_paths(tmp_path: Path) -> None:
     for name, text in {"b.txt": "two", "a/z.txt": "one", "c.md": "not text", "c/d/e.txt": "three"}.items():
         write(tmp_path / name, text)
-    assert list(documents(str(tmp_path))) == ["one", "two", "three"]
+    assert texts_of(str(tmp_path)) == ["one", "two", "three"]
 
 
-def test_the_embedded_corpus_uses_both_sentences() -> None:
-    found, texts = list(documents("embedded")), embedded.corpus(corpora.SENTENCES)
-    assert len(found) == len(texts) == 20_000
-    assert {len(text) for text in texts} == {1, 2} and found == [" ".join(text) for text in texts]
+def test_the_embedded_corpus_has_sentences_and_pairs() -> None:
+    found = list(documents("embedded"))
+    assert len(found) == 20_000 and found == embedded.corpus(corpora.SENTENCES)
+    assert {len(document) for document in found} == {1, 2}
 
 
 def test_pydoc_is_prose() -> None:
-    found = list(documents("pydoc"))
+    found = texts_of("pydoc")
     assert len(found) > 1000 and sum(len(text.split()) for text in found) > 40_000
     assert not [text for text in found if "\n" in text or "  " in text or "::=" in text or ">>>" in text]
     assert not [text for text in found if not text.rstrip('"”)').endswith((".", ":", "!", "?"))]
@@ -92,7 +96,7 @@ def test_pydoc_is_prose() -> None:
 
 def test_a_long_document_between_blank_lines_is_not_held_whole(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(corpora, "LONGEST", 100)
-    found = list(documents(write(tmp_path / "a.txt", "one\n\n" + "two three\n" * 50)))
+    found = texts_of(write(tmp_path / "a.txt", "one\n\n" + "two three\n" * 50))
     assert found[0] == "one" and " ".join(found[1:]) == " ".join(["two three"] * 50)
     assert max(map(len, found)) <= 120
 
@@ -183,7 +187,7 @@ def test_the_hub_is_read_at_one_revision(monkeypatch: Any, source: str, wanted: 
 
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda self, name: SimpleNamespace(sha=f"sha of {name}"))
     monkeypatch.setattr("datasets.load_dataset", load)
-    assert list(documents(source)) == ["One.", "Two."]
+    assert texts_of(source) == ["One.", "Two."]
     assert asked == {"name": wanted, "split": "train", "streaming": True, "revision": f"sha of {wanted[0]}"}
     first = content(source)
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda self, name: SimpleNamespace(sha="another"))
@@ -198,7 +202,7 @@ def test_the_hubs_errors_are_one_sentence(monkeypatch: Any) -> None:
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda self, name: SimpleNamespace(sha="0"))
     monkeypatch.setattr("datasets.load_dataset", rows)
     found = documents("hub:some/text")
-    assert next(found) == "One."
+    assert next(found) == ("One.",)
     with pytest.raises(
         UserError, match=r"hub:some/text cannot be read from the hub \(some/text\): the connection broke"
     ):
@@ -313,7 +317,7 @@ def test_built_once_and_again_when_damaged(
 def test_a_corpus_that_changes_while_it_is_read_is_not_stored_as_the_one_planned(
     read: Any, tmp_path: Path, tokenizer: PreTrainedTokenizerBase, monkeypatch: Any
 ) -> None:
-    def changed(source: str) -> Iterator[str]:
+    def changed(source: str) -> Iterator[tuple[str, ...]]:
         yield from documents(source)
         write(Path(source), "j j j j\n")
 

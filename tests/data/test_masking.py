@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
 from harness.contracts import IGNORED
+from harness.data import corpora, embedded
 from harness.data.corpora import content, tokenised
 from harness.data.masking import MaskedText
 from harness.errors import UserError
+from harness.teachers.embedded import EmbeddedTeacher
 from tests.data.test_corpora import WORDS, write
 from tests.data.test_encoding import tokenizer_of
 
@@ -33,6 +35,7 @@ class Pieces:
 
     def __init__(self, pieces: list[list[int]], content: str = "some text"):
         self.pieces, self.content = [np.array(piece, np.uint16) for piece in pieces], content
+        self.pairs = False
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -75,6 +78,31 @@ def test_a_batch_is_what_models_read(tmp_path: Path) -> None:
     assert text.batch(torch.tensor([1, 0]), torch.device("meta"), 3).predicted.shape == batch.predicted.shape
     batch.targets = torch.full_like(batch.targets, IGNORED)  # what the host knew was of others
     assert batch.predicted.tolist() == []
+
+
+def test_pairs_are_read_as_the_embedded_teacher_was_pre_trained_on_them(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(corpora, "SENTENCES", 50)
+    texts, tokenizer = embedded.corpus(50), EmbeddedTeacher().tokenizer()
+    text = MaskedText(tokenised("embedded", content("embedded"), tokenizer, 32, tmp_path), tokenizer)
+    batch = text.batch(torch.arange(50), CPU)
+    (encoding,), targets = batch.encodings, batch.targets
+    assert targets is not None
+    ours = encoding | {"input_ids": torch.where(targets == IGNORED, encoding["input_ids"], targets)}
+    firsts, seconds = [document[0] for document in texts], [document[1:] for document in texts]
+    for row, (first, second) in enumerate(zip(firsts, seconds, strict=True)):
+        for name, theirs in tokenizer(first, *second).items():
+            assert ours[name][row, : len(theirs)].tolist() == theirs and not ours[name][row, len(theirs) :].any()
+    packed = tokenised("embedded", content("embedded"), tokenizer, 32, tmp_path, packed=True)
+    inner = [token for i in range(len(packed)) for token in packed.piece(i)[1:-1].tolist()]
+    assert inner == [i for pair in texts for one in pair for i in tokenizer(one, add_special_tokens=False)["input_ids"]]
+    assert not MaskedText(packed, tokenizer).batch(torch.arange(9), CPU).encodings[0]["token_type_ids"].any()
+
+
+def test_a_separator_in_a_text_divides_no_pair(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.txt", "a b c [SEP] d e f\n")
+    text = MaskedText(tokenised(source, content(source), masking(), 32, tmp_path), masking())
+    encoding = text.batch(torch.arange(1), CPU).encodings[0]
+    assert encoding.lengths.tolist() == [9] and not encoding["token_type_ids"].any()
 
 
 def test_a_tokenizer_without_segments_or_mask() -> None:

@@ -1,6 +1,7 @@
 """Sentences: what one is, the same ones for every tokenizer, stores that are whole or absent, and batches."""
 
 import tracemalloc
+from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -57,7 +58,7 @@ def test_documents_end_sentences(tmp_path: Path) -> None:
 
 
 def test_what_ends_a_line_ends_a_sentence(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(corpora, "documents", lambda source: iter(["= Title =\n\nOne two\u2028three four five\n"]))
+    monkeypatch.setattr(corpora, "documents", lambda source: iter([("= Title =\n\nOne two\u2028three four five\n",)]))
     monkeypatch.setattr(corpora, "content", lambda source: "0")
     assert list(texts(sentences("hub:x", "0", tmp_path))) == ["three four five"]
 
@@ -69,6 +70,8 @@ def test_our_own_grammar(tmp_path: Path) -> None:
     wanted = [sentence for document in embedded.corpus(300) for sentence in document]
     source = write(tmp_path / "a.txt", "\n".join(" ".join(document) for document in embedded.corpus(300)))
     assert list(texts(sentences(source, content(source), tmp_path))) == wanted
+    pairs = texts(sentences("embedded", content("embedded"), tmp_path))
+    assert list(islice(pairs, len(wanted))) == wanted
 
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

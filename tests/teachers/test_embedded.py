@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from torch.nn.functional import cross_entropy
 from transformers import BertForMaskedLM
 
-from harness.contracts import Want
+from harness.contracts import IGNORED, Want
+from harness.data import corpora
 from harness.data.embedded import TRANSITIVE, TWINS, corpus, generate, truth, vocabulary
+from harness.data.masking import MaskedText
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.evaluation.metrics import predictions_of, score
@@ -50,6 +53,18 @@ def test_pairs_have_two_segments() -> None:
     assert found["token_type_ids"] == [0, 0, 0, 0, 1, 1, 1, 1]
     tokens = TEACHER.tokenizer().convert_ids_to_tokens(found["input_ids"])
     assert tokens[0] == "[CLS]" and tokens[3] == tokens[-1] == "[SEP]"
+
+
+def test_the_embedded_corpus_is_text_that_it_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What students distil from its answers on this corpus is evidence only then."""
+    monkeypatch.setattr(corpora, "SENTENCES", 500)
+    tokenizer = TEACHER.tokenizer()
+    text = MaskedText(corpora.tokenised("embedded", corpora.content("embedded"), tokenizer, 32, tmp_path), tokenizer)
+    batch = text.batch(torch.arange(500), torch.device("cpu"))
+    with torch.no_grad():
+        scores = TEACHER.masked_language_model().eval()(**batch.encodings[0]).logits.flatten(0, 1)
+    assert batch.targets is not None
+    assert cross_entropy(scores, batch.targets.flatten(), ignore_index=IGNORED).item() < 0.7
 
 
 def test_the_tokenizer_survives_saving(tmp_path: Path) -> None:
