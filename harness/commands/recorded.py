@@ -140,6 +140,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *results.unlabelled(plan),
             *results.other_teachers(plan),
             *results.unfamiliar(plan, ledger),
+            *results.recreated(plan, replays, ledger),
         ),
         older_code=results.older_code(plan, ledger.read, replays),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ class Examples:
     imitated: the training examples as the teacher reads them, in the same order. answers: of a task without labels,
     what the teacher answers of the selection examples and of each dev split, (N,) each as `predictions_of` gives it.
     folds: the positions in train of each part that epochs are selected on in turn, in place of selection, which then is
-    empty.
+    empty. recreated: of augmented examples, how many of "dev" and "held_out" have the texts of a copy.
     """
 
     train: Encoded
@@ -48,6 +48,7 @@ class Examples:
     dev: tuple[Encoded, ...]
     answers: tuple[np.ndarray, ...] = ()
     folds: tuple[torch.Tensor, ...] = ()
+    recreated: Mapping[str, int] = field(default_factory=dict)
 
     def few(self) -> Batch:
         """Some of those that are reported, on the device."""
@@ -106,8 +107,13 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: Reader) -> Examples:
         made = augmented(
             _part(data.train, index), run, workspace, teacher_source(workspace.teacher)
         )
+        copies = {*made.texts} - {*_part(data.train, index).texts}
+        others = {"dev": data.dev, "held_out": () if held_out is None else (_part(data.train, held_out),)}
+        recreated = {name: sum(texts in copies for split in splits for texts in split.texts)
+                     for name, splits in others.items()}  # fmt: skip
         ours = encode(made, reader, pair_encoding, length, task.ranking)
-        return Examples(ours, ours if alike else encode(made, all_theirs, "joint", length), selection, tuple(dev))
+        imitated = ours if alike else encode(made, all_theirs, "joint", length)
+        return Examples(ours, imitated, selection, tuple(dev), recreated=recreated)
     chosen = train.subset(index)
     imitated = chosen if alike else _read(task, workspace, content, "joint", length, all_theirs)[0].subset(index)
     chosen.ids = imitated.ids = torch.arange(len(chosen))  # what Objective.prepare and the training batches agree on

@@ -15,7 +15,7 @@ from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan, declaration_of, distinct, runs_of, searches_of
 from harness.planning.space import chooses, spreads
-from harness.runs import CorpusDistillationRun, JointTeacherRun, Run, RunId
+from harness.runs import CorpusDistillationRun, JointTeacherRun, Run, RunId, TaskRun
 from harness.runs.settings import LABELS, held_out_of
 from harness.runs.told import Record
 from harness.search.index import Index
@@ -209,6 +209,23 @@ def unfamiliar(plan: Plan, ledger: Ledger) -> tuple[str, ...]:
     return (
         f"{how_many} {'predicts' if len(better) == 1 else 'predict'} masked words of held-out text better than the "
         f"teacher (cross-entropy {own:.2f} against {theirs:.2f}), which knows little of such text.",
+    )
+
+
+def recreated(plan: Plan, replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...]:
+    """Sentences on the texts of dev and held-out examples that augmented copies came to have, a task each."""
+    found = [(run.made, run.record) for replay in replays for run in replay.seeds]
+    found += [(first.run, ledger.read(run) or {}) for run, first in plan.first.items()]
+    most: dict[str, Counter[str]] = {}
+    for run, record in found:
+        told = record.get("recreated", {})
+        for task, counts in ({run.task: told} if isinstance(run, TaskRun) else told).items():
+            most[task] = most.get(task, Counter()) | Counter(counts)
+    return tuple(
+        f"Augmented copies have the texts of up to {counts['dev']:,} dev and {counts['held_out']:,} held-out examples "
+        f"of {task}, so rows with copies were trained on some of what they are scored on."
+        for task, counts in sorted(most.items())
+        if +counts
     )
 
 

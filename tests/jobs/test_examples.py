@@ -21,7 +21,7 @@ from harness.data.encoding import Encoded, encode
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.files import digest
-from harness.jobs.examples import Examples, examples_of, reader_of
+from harness.jobs.examples import Examples, examples_of, reader_of, texts_of
 from harness.runs import CheckpointRun, JointRun, JointStudentRun, JointTeacherRun, Run, StudentRun, TaskRun, TeacherRun
 from harness.runs.settings import Settings
 from harness.training.workspace import Workspace, teacher_tokenizer
@@ -257,3 +257,19 @@ def test_a_masked_word_is_each_tokenizers_own() -> None:
     without = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>")
     assert encode(split, without, "compare", 8).sequences[1]["input_ids"].tolist() == [[1, 1], [4, 0]]
     assert np.array_equal(encode(split, without, "joint", 8).keys, encoded.keys)
+
+
+def test_copies_that_have_dev_and_held_out_texts_are_counted(workspace: Workspace, monkeypatch: Any) -> None:
+    _, held_out, (dev, *_) = texts_of(asked(workspace), workspace)
+    more = [dev.text_a[0], dev.text_a[1], dev.text_a[0], held_out.text_a[0], "a text of neither"]
+
+    def with_more(split: Split, *_: object) -> Split:
+        return Split(split.name, [*split.text_a, *more], None, np.append(split.labels, [0] * len(more)))
+
+    monkeypatch.setattr("harness.jobs.examples.augmented", with_more)
+    run = asked(workspace, augmentation="masking+pos")
+    dev_texts = sum(text in more for text in dev.text_a)  # some of which it has twice
+    assert examples_of(run, workspace, teacher_tokenizer(workspace)).recreated == {"dev": dev_texts, "held_out": 1}
+    assert 2 <= dev_texts < len(dev.text_a)
+    more[:] = [texts_of(run, workspace)[0].text_a[0]]  # a text that is trained on anyway
+    assert examples_of(run, workspace, teacher_tokenizer(workspace)).recreated == {"dev": 0, "held_out": 0}
