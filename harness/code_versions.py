@@ -120,9 +120,9 @@ def _value(variable: str) -> str:
 
 
 @functools.cache  # a command asks six times
-def own_code() -> str:
-    """A hash of each of our files, whatever else this process has found or loaded."""
-    return _hashed(_ours())
+def own_code(placed: bool = True) -> str:
+    """A hash of each of our files, and of where it lies if `placed`, whatever else this process has found or loaded."""
+    return _hashed(_ours()) if placed else digest([[str(path.relative_to(ROOT)), _content(path)] for path in _ours()])
 
 
 def _hashed(paths: Iterable[Path]) -> str:

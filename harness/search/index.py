@@ -29,7 +29,7 @@ class Index:
       read; records are only ever replaced, never changed in place. Any other record is read from the ledger.
     - what a search proposed is found by all that a proposal comes from: the cell, the defaults, the code and Optuna's
       version are part of its key, and the scores before it are compared one by one (see Proposed.learn).
-    - a file that is absent, damaged, or written by other code holds nothing.
+    - a file that is absent, damaged, or written by other code holds nothing; where the code lies does not count.
 
     Commands that only look at results read it and write nothing; `harness run` keeps it up to date.
     """
@@ -42,7 +42,7 @@ class Index:
         self._saved, self._took = time.monotonic(), 0.0  # when, and in how many seconds
         self._stored = read_sealed(self.path)
         whole = all(isinstance(self._stored.get(part), dict) for part in ("runs", "searches"))
-        self._code = digest([own_code(), version("numpy"), version("optuna")])  # that makes what is stored
+        self._code = digest([own_code(placed=False), version("numpy"), version("optuna")])  # that makes what is stored
         if not whole or self._stored.get("code") != self._code:
             self._stored = {"code": self._code, "runs": {}, "searches": {}}
 

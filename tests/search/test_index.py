@@ -17,6 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import code_versions, plugin_code
+from harness.code_versions import own_code
 from harness.files import atomic_write, digest, sealed, unsealed
 from harness.ledger import Ledger
 from harness.planning.filed import keep
@@ -29,7 +31,7 @@ from harness.search.driver import Driver
 from harness.search.index import NAME, Index
 from harness.search.progress import Proposed, progress
 from tests.at_once import AtOnce, Silent
-from tests.conftest import Harness, environment
+from tests.conftest import ROOT, Harness, environment
 from tests.search.builders import BASE, cell, plan, student_run
 
 STUDY = "objectives_vs_init"
@@ -254,6 +256,20 @@ def test_what_is_known_is_not_proposed_again(out: Path, monkeypatch: pytest.Monk
     assert proposed == []
     index.progress(replace(CELLS[5], trials=6), DEFAULTS, index.ledger.read)
     assert proposed == [4]
+
+
+def test_the_same_code_elsewhere_is_no_other(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored, copy = Index(Ledger(out))._stored, tmp_path / "copy"
+    for folder in plugin_code.our_folders():
+        shutil.copytree(folder, copy / folder.relative_to(ROOT), ignore=shutil.ignore_patterns("__pycache__"))
+    for module in (code_versions, plugin_code):
+        monkeypatch.setattr(module, "ROOT", copy)
+    own_code.cache_clear()
+    assert stored["runs"] and Index(Ledger(out))._stored == stored
+    (copy / "harness" / "another.py").touch()
+    own_code.cache_clear()
+    assert not Index(Ledger(out))._stored["runs"]
+    own_code.cache_clear()
 
 
 def test_a_second_writing_without_news_leaves_the_file_alone(out: Path) -> None:
