@@ -7,6 +7,7 @@ FOLDER: where it is written, a new one if left out
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import resource
 import statistics
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,15 @@ def started_again(out: Path, *size: Any) -> None:
     print(f"driver started again: {trained} runs, {time.perf_counter() - began:.2f} s", flush=True)
 
 
+def _apart(what: Callable[..., None], *given: Any) -> None:
+    """In a process of its own: a child that is started by a large one counts that one's memory as its own."""
+    process = multiprocessing.get_context("spawn").Process(target=what, args=given)
+    process.start()
+    process.join()
+    if process.exitcode:
+        sys.exit(process.exitcode)
+
+
 def timed(out: Path, *words: str) -> None:
     said(words, [sys.executable, "-m", "harness", *words, "--study", STUDY, "--out", str(out)])
 
@@ -120,8 +130,8 @@ def main() -> None:
     print(f"{options.records} records in {out}, {'TPE' if options.tpe else 'grid'}")
     size = options.records, options.tpe, options.wide
     if not options.reuse:
-        generate(out, *size)
-    started_again(out, *size)
+        _apart(generate, out, *size)
+    _apart(started_again, out, *size)
     if options.wide:  # comparing all rows of so long a column is no report that anybody asks for
         return
     timed(out, "status")
