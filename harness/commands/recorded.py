@@ -26,6 +26,7 @@ from harness.planning.request import Request
 from harness.runs import Run
 from harness.runs.told import Record
 from harness.search import alike, frame, results, terms
+from harness.search.progress import Progress
 
 
 def recorded(options: Namespace) -> tuple[Plan, Ledger]:
@@ -121,33 +122,40 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
         protocol=recipe.protocol(plan),
         budget=recipe.budget(plan),
         recipe=recipe.recipe(plan),
-        notes=(
-            *_of_data(plan),
-            *results.misnamed(plan, declared),
-            *results.redeclared(plan, declared),
-            *(f"{sentence}." for sentence in edited(plan)),
-            *results.how_far(plan, replays),
-            *recipe.families(plan),
-            *recipe.recipes_before(plan),
-            *results.coverage(plan, replays),
-            *results.pruned(plan, replays),
-            *terms.unequal(replays),
-            *terms.at_their_least(replays),
-            *alike.without_effect(plan, replays),
-            *results.other_weights(replays, ledger),
-            *results.not_chosen(plan, replays, scores),
-            *results.made_apart(replays),
-            *results.unlabelled(plan),
-            *results.other_teachers(plan),
-            *results.unfamiliar(plan, ledger),
-            *results.recreated(plan, replays, ledger),
-        ),
+        notes=_notes(plan, declared, replays, ledger, scores),
         older_code=results.older_code(plan, ledger.read, replays),
     )
     table = reports.build(study, plan.profile, cells, tasks, provenance, score_of, against)
     submitted = server_scores.of_cells(plan, ledger, replays)
     before = {run: record for run in plan.first if (record := ledger.read(run))}
     return replace(table, submitted=submitted, runs=runs, before=before, kind=naming.kind_of(plan))
+
+
+def _notes(
+    plan: Plan, declared: Study, replays: Sequence[Progress], ledger: Ledger, scores: server_scores.Scores
+) -> tuple[str, ...]:
+    """What is told below a table, in order."""
+    return (
+        *_of_data(plan),
+        *results.misnamed(plan, declared),
+        *results.redeclared(plan, declared),
+        *(f"{sentence}." for sentence in edited(plan)),
+        *results.how_far(plan, replays),
+        *recipe.families(plan),
+        *recipe.recipes_before(plan),
+        *results.coverage(plan, replays),
+        *results.pruned(plan, replays),
+        *terms.unequal(replays),
+        *terms.at_their_least(replays),
+        *alike.without_effect(plan, replays),
+        *results.other_weights(replays, ledger),
+        *results.not_chosen(plan, replays, scores),
+        *results.made_apart(replays),
+        *results.unlabelled(plan),
+        *results.other_teachers(plan),
+        *results.unfamiliar(plan, ledger),
+        *results.recreated(plan, replays, ledger),
+    )
 
 
 def beside(plan: Plan, table: reports.Table, its: Plan, other: reports.Table) -> reports.Table:

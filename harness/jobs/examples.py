@@ -104,10 +104,9 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: Reader) -> Examples:
     alike = reader is all_theirs and (pair_encoding == "joint" or not task.pair)
     if settings["augmentation"] != "none":
         data = _loaded(task.name, workspace.source, content)
-        made = augmented(
-            _part(data.train, index), run, workspace, teacher_source(workspace.teacher)
-        )
-        copies = {*made.texts} - {*_part(data.train, index).texts}
+        own = _part(data.train, index)
+        made = augmented(own, run, workspace, teacher_source(workspace.teacher))
+        copies = {*made.texts} - {*own.texts}
         others = {"dev": data.dev, "held_out": () if held_out is None else (_part(data.train, held_out),)}
         recreated = {name: sum(texts in copies for split in splits for texts in split.texts)
                      for name, splits in others.items()}  # fmt: skip

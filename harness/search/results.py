@@ -219,7 +219,8 @@ def recreated(plan: Plan, replays: Sequence[Progress], ledger: Ledger) -> tuple[
     most: dict[str, Counter[str]] = {}
     for run, record in found:
         told = record.get("recreated", {})
-        for task, counts in ({run.task: told} if isinstance(run, TaskRun) else told).items():
+        by_task = {run.task: told} if isinstance(run, TaskRun) else told
+        for task, counts in by_task.items():
             most[task] = most.get(task, Counter()) | Counter(counts)
     return tuple(
         f"Augmented copies have the texts of up to {counts['dev']:,} dev and {counts['held_out']:,} held-out examples "
