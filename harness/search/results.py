@@ -219,7 +219,7 @@ def recreated(plan: Plan, replays: Sequence[Progress], ledger: Ledger) -> tuple[
     most: dict[str, Counter[str]] = {}
     for run, record in found:
         told = record.get("recreated", {})
-        by_task = {run.task: told} if isinstance(run, TaskRun) else told
+        by_task: dict[str, dict[str, int]] = {run.task: told} if isinstance(run, TaskRun) else told
         for task, counts in by_task.items():
             most[task] = most.get(task, Counter()) | Counter(counts)
     return tuple(
