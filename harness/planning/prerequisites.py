@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 from harness.answers import Faulty, answered, ask, pretraining_of
 from harness.code_versions import identified
 from harness.contracts import Hyperparameter, Task
+from harness.data import own
 from harness.data.tasks import CORPUS, as_asked, get_task
 from harness.errors import UserError, counted
 from harness.hyperparameters import Hyperparameters, Value
@@ -143,10 +145,18 @@ class Prerequisites:
             return
         unnamed = replace(task, labelled=False, labels=tuple(f"LABEL_{n}" for n in range(len(task.labels))))
         if self._ask(lambda: answered(source, unnamed), otherwise=False):
+            config = getattr(source, "config", None)
+            named = tuple(str(name) for _, name in sorted(dict(getattr(config, "id2label", None) or {}).items()))
+            where = f'where its config.json has "finetuning_task": "{task.name}"'
+            turned = task.name in own.KNOWN and named != task.labels and sorted(named) == sorted(task.labels)
+            if turned and not any("," in name for name in named):
+                order = shlex.quote(f"{task.name}.classes={','.join(named)}")
+                where += f" and its own order of the classes is given, --set {order}, it answers as it is"
+            else:
+                where += f", and id2label the classes {', '.join(task.labels)} in this order, it answers as it is"
             self.notices[
                 f"the head of teacher {source.argument or source.name} is not used for {task.name}, but a fresh one is "
-                f'fine-tuned; where its config.json has "finetuning_task": "{task.name}", and id2label the classes '
-                f"{', '.join(task.labels)} in this order, it answers as it is"
+                f"fine-tuned; {where}; do not reorder id2label by hand: it says which class each output is"
             ] = None
 
     def joint_teacher_run(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoModelForSequenceClassification
 
 from harness.code_versions import outside
 from harness.data import loading, own
@@ -25,6 +26,7 @@ from harness.search.driver import workspace_of
 from tests.conftest import Harness
 from tests.data.test_hostile_data import reads
 from tests.data.test_new_source import forget as forget
+from tests.small_models import checkpoint
 from tests.training.builders import BASE, a_run, settings
 
 DATA = Path(os.environ.get("HARNESS_DATA_DIR", Path(__file__).parents[2].parent / "shared" / "data"))
@@ -326,6 +328,17 @@ def test_from_the_command_to_the_table(
     assert "mine (spearman)" in report.stdout and "32 reported (held out of train)" in report.stdout, report.stderr
     status = call("status", *STUDY[:2])
     assert "cells: 1 of 1 complete" in status.stdout
+
+
+def test_a_teacher_with_the_classes_in_another_order_is_given_its_own(tmp_path: Path) -> None:
+    place = table(tmp_path / "mine.csv", [{"text": f"{n} go", "label": "a b" if n % 2 else "no"} for n in range(40)])
+    changes = {"finetuning_task": "mine", "id2label": {0: "no", 1: "a b"}}
+    teacher = checkpoint(tmp_path, "bert", AutoModelForSequenceClassification, **changes)
+    asked = {"teacher": str(teacher), "tasks": [f"mine={place}"], "objectives": ["vanilla_kd"], "inits": ["random"]}
+    (note,) = [said for said in resolve(Request("objectives_vs_init", **asked)).notices if "the head of" in said]
+    assert "--set 'mine.classes=no,a b', it answers as it is; do not reorder id2label" in note
+    plan = resolve(Request("objectives_vs_init", **asked, overrides=["mine.classes=no,a b"]))
+    assert not plan.notices, "as the note says"
 
 
 def test_data_that_change_after_the_plan_are_refused(tmp_path: Path) -> None:
