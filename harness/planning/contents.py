@@ -29,7 +29,7 @@ class Contents:
     def __init__(self, source: str, corpus: str, lenient: bool):
         self.source, self.corpus_source, self.lenient = source, corpus, lenient
         self.notices: list[str] = []
-        self.shared: list[str] = []  # sentences on dev examples that are trained on
+        self.shared: list[str] = []  # sentences on examples that are trained on, but may be meant for other splits
         self.files: dict[str, str] = {}  # content -> path of a file that a setting or an initialisation names
         self.samples: dict[str, list[tuple[str, ...]]] = {}  # of a task's training texts
         self.found: dict[str, Any] = {}  # what was read so far: "corpus", "task NAME", "teacher NAME:ARGUMENT"
@@ -135,7 +135,7 @@ class Contents:
                 return content, 0
             data = loading.load(task, self.source)
             self.samples[task.name] = sample(data.train)
-            self.shared += data.told_of_shared() if task.name not in own.KNOWN else ()  # which tells it
+            self.shared += _mixed(task.name) if task.name in own.KNOWN else data.told_of_shared()  # its own tell it
             return content, len(data.train.text_a)
 
         return self._once(f"task {task.name}", read)
@@ -154,3 +154,20 @@ class Contents:
                 raise
             self.notices.append(str(error))
             return "unknown"
+
+
+def _mixed(name: str) -> list[str]:
+    """A sentence on a column of a user's data that names several splits, for their rows are all trained on."""
+    from harness.data.own_examples import DEV, TEST, TRAIN
+
+    source, splits = own.KNOWN[name].source, {*TRAIN, *DEV, *TEST}
+    split = source.read.train_name
+    _, first = next(iter(source.rows(split)), ("", {}))
+    for column in [column for column, value in first.items() if str(value).lower() in splits]:
+        values = {str(row.get(column)) for _, row in source.rows(split)}
+        if len(values) > 1 and {value.lower() for value in values} <= splits and column != source.read.label:
+            return [
+                f"the column {column} of {source.data} is not read, so rows of {', '.join(sorted(values))} are all "
+                "split alike: to keep these splits, write each into a file of its own in one folder (train.csv)"
+            ]
+    return []

@@ -341,6 +341,18 @@ def test_a_teacher_with_the_classes_in_another_order_is_given_its_own(tmp_path: 
     assert not plan.notices, "as the note says"
 
 
+def test_a_column_that_names_splits_is_told_not_to_be_read(tmp_path: Path) -> None:
+    def notes(rows: list[dict[str, Any]]) -> str:
+        place = table(tmp_path / "mine.csv", rows)
+        asked = {"tasks": [f"mine={place}"], "objectives": ["vanilla_kd"], "inits": ["random"]}
+        return " ".join(resolve(Request("objectives_vs_init", **asked)).notices)
+
+    split = [{**row, "split": "test" if row["id"] % 5 else "Train"} for row in ROWS]
+    assert "mine.csv is not read, so rows of Train, test are all split alike" in notes(split)
+    assert not notes([{**row, "split": "train"} for row in ROWS]), "of one split alone"
+    assert not notes([{**row, "by": "test" if row["id"] % 5 else "taxi"} for row in ROWS]), "other words"
+
+
 def test_data_that_change_after_the_plan_are_refused(tmp_path: Path) -> None:
     place = table(tmp_path / "a.csv", ROWS)
     request = Request("objectives_vs_init", tasks=[f"mine={place}"], objectives=["vanilla_kd"], inits=["random"])
