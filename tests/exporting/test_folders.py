@@ -47,6 +47,7 @@ def test_every_student_is_opened_again_and_says_the_same(case: Case, tmp_path: P
     plain = before.model.plain() is not None
     assert plain == (said == "") == isinstance(after.model, type(before.model.plain()))
     assert type(after.model) is (type(before.model.plain()) if plain else type(before.model))
+    assert len({file.stat().st_mode for file in folder.iterdir()}) == 1, "as the card is"
 
 
 @pytest.mark.parametrize("ours", [True, False])
