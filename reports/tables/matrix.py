@@ -121,7 +121,9 @@ def _caption(table: Table, matrix: Matrix, whole: bool) -> str:
     beside += [(line.row.label + line.mark, entry) for line, entry in matrix.references]
     told = [f"{name}: {text}" for name, e in beside if (text := entry_text(e, column.metric, e.n > 1))]
     sentences = [f"{table.question} Profile {table.profile}."] if whole else []
-    sentences += [units(table, [column]), f"{across}."]
+    of_runs = column.task or column.average  # not of what --columns adds: models are counted and timed once
+    sentences += [units(table, [column])] if of_runs else []
+    sentences += [f"{across}."]
     sentences += [f"{'; '.join(told)}."] if told else []
     return " ".join(filter(None, sentences))
 

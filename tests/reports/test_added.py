@@ -48,6 +48,15 @@ def test_the_size_of_an_unfinished_row_says_nothing_of_how_many_seeds_there_are(
     assert "over n = 2 seeds" in text and "61.0 ± 1.4**" in text
 
 
+def test_a_matrix_of_columns_on_request_does_not_say_that_seeds_are_its_spread():
+    made = [cell(row, "sst2", (80, 82), student=name, cell=row.name + name) for row in ROWS[:2] for name in "ab"]
+    speed = {f"{row.name}{name}": {METRICS[1]: Entry("complete", 500.0, 12.0)} for row in ROWS[:2] for name in "ab"}
+    study = replace(STUDY, students=("a", "b"), layout="matrix", published=None)
+    text = render(with_columns(table(made, study), METRICS[1:], speed, ("How",)), "markdown")
+    scores, _, timed = text.partition("Speed (sentences per second from text)\n\n")
+    assert "over n = 2 seeds" in scores and timed.startswith("Columns: students") and "500 ± 12" in timed
+
+
 def test_columns_on_request_are_in_json_and_csv_with_their_values():
     entries = json.loads(render(sized(), "json"))["entries"]
     found = [e for e in entries if e["row"] == "Hid-Seq" and e["task"] in ("size", "speed")]
