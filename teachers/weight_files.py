@@ -43,6 +43,8 @@ def check_weights(folder: Path) -> list[Path]:
         )
     else:
         where = f": it is a cache of the hub, whose model is in {inner}" if (inner := _in_cache(folder)) else ""
+        if (folder / "adapter_config.json").is_file():
+            where = ": it holds adapters; merge them into their model, as by merge_and_unload(), and save that"
         raise UserError(f"teacher folder {folder} has no weights: model.safetensors is missing{where}")
     for file in files:
         try:

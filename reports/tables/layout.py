@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from statistics import fmean
 
 from harness.errors import listed
 from harness.reports.statistics import LEVEL, POWER
@@ -15,6 +16,7 @@ from harness.reports.tables.quantities import COUNTED, FROM_NOTHING, is_score, s
 from harness.reports.tables.ranking import commonest, key_of
 from harness.reports.tables.shapes import Column, Entry, Interval, Line, Table
 
+CHANCE = 0.05  # Matthews' correlation up to which answers are as if drawn by chance
 BEST, NONE = "best", "none"  # in place of a row that others are compared with
 
 
@@ -278,6 +280,13 @@ def _doubtful_teachers(table: Table) -> list[str]:
             said.append(
                 f"On {column.label} the teacher, {ours}, is no better than {what} for all, {other}: students learn its "
                 "mistakes."
+            )
+        scores = table.provenance.teacher_scores.get(column.task, ())
+        correlated = [one["matthews"] for one in scores if "matthews" in one]
+        if least is None and correlated and fmean(correlated) <= CHANCE:
+            said.append(
+                f"On {column.label} the teacher answers by chance, with a Matthews' correlation of "
+                f"{written('', scaled('', fmean(correlated)))}: students learn its mistakes."
             )
     return said
 

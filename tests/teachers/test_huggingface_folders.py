@@ -152,7 +152,11 @@ class TestMistakes:
 
     def test_no_weights(self, tmp_path: Path) -> None:
         (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
-        with pytest.raises(UserError, match="has no weights"):
+        with pytest.raises(UserError, match="has no weights: model.safetensors is missing$"):
+            HuggingFaceTeacher(str(tmp_path))
+        for name in ("adapter_config.json", "adapter_model.safetensors"):
+            (tmp_path / name).touch()
+        with pytest.raises(UserError, match="has no weights: .*: it holds adapters; merge them into their model"):
             HuggingFaceTeacher(str(tmp_path))
 
     def test_the_folder_of_a_cache_of_the_hub(self, tmp_path: Path) -> None:
