@@ -134,6 +134,7 @@ class WordStudent(Student):
     """
 
     not_of_pairs: ClassVar[Mapping[str, str]] = dict.fromkeys(("embeddings", "hidden_states"), pairs.APART)
+    autocasts = False
 
     def __init__(self, config: StudentConfig):
         super().__init__(config)

@@ -142,6 +142,7 @@ def _notes(
         *(f"{sentence}." for sentence in edited(plan)),
         *results.how_far(plan, replays),
         *recipe.families(plan),
+        *recipe.in_float32(plan),
         *recipe.recipes_before(plan),
         *results.coverage(plan, replays),
         *results.pruned(plan, replays),

@@ -29,7 +29,7 @@ from harness.planning import filed, naming
 from harness.planning import plan as planning
 from harness.planning.explaining import VERDICTS, explained
 from harness.planning.planned import Cell, Plan, runs_of
-from harness.planning.recipe import budget, families, protocol, recipe, recipes_before, span
+from harness.planning.recipe import budget, families, in_float32, protocol, recipe, recipes_before, span
 from harness.planning.request import Request, check_early
 from harness.reports.papers import printed
 from harness.runs import JointStudentRun, JointTeacherRun, Run, StudentRun
@@ -198,6 +198,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     lines += [
         *families(worked_out),
+        *in_float32(worked_out),
         *recipes_before(worked_out),
         *(_refreshed(sentence, "harness run --refresh") for sentence in older),
         *(f"note: {notice}" for notice in (*worked_out.notices, *worked_out.unseen)),

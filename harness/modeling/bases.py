@@ -121,6 +121,7 @@ class Student(PreTrainedModel):
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
     file_inits: ClassVar[frozenset[str]] = frozenset()  # initialisations KIND:FILE, known by the file's content
     head_settings: ClassVar[frozenset[str]] = frozenset()  # hyperparameters that no corpus distillation depends on
+    autocasts: ClassVar[bool] = True  # False: it computes in float32, whatever `precision` says
 
     def save_pretrained(self, folder: str | Path, **more: Any) -> None:  # type: ignore[override]
         """As the library's, but what shares memory is written under each of its names, unless the library ties it."""

@@ -7,17 +7,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.errors import counted
+from harness.errors import counted, listed
 from harness.hyperparameters import Values, complement
 from harness.planning import merging
 from harness.planning.planned import Cell, Plan, trials_of
 from harness.planning.space import Dimension, is_grid, size
+from harness.registry import STUDENTS
 from harness.runs import CorpusDistillationRun, CorpusRun, Run, TeacherRun
 from harness.runs.settings import MASKING, ON_MASKED_TEXT, SHARED, Settings
 
 Known = TypeVar("Known")  # the value of a setting, or a dimension of a space
 # What is not told where it is so: nothing is made, left out or drawn otherwise than elsewhere.
 USUAL = {"augmentation": "none", "labels": "given", "train_sample": "one"}
+FLOAT32 = "float32"
 SILENT_BEFORE = {"cache_gib", "pruner"}  # of a run that cells start from: no trial is stopped there
 Where = Mapping[str, str]  # the task, student and row that a setting is of
 
@@ -82,6 +84,14 @@ def families(plan: Plan) -> tuple[str, ...]:
         searched = [f"{name} searched from {ranges[name]}" for name in sorted(apart & ranges.keys())]
         alike.setdefault("; ".join([f"init {' or '.join(inits)}", *searched]), {})[student] = None
     return tuple(f"{', '.join(students)}: {how}." for how, students in alike.items())
+
+
+def in_float32(plan: Plan) -> tuple[str, ...]:
+    """Says which students `precision` does not reach."""
+    told = [cell.run.student_name for cell in _cells(plan) if cell.run.settings.get("precision", FLOAT32) != FLOAT32]
+    known = [name for name in dict.fromkeys(told) if name in STUDENTS.names() and not STUDENTS.get(name).autocasts]
+    verb = "computes" if len(known) == 1 else "compute"
+    return (f"The setting precision has no effect on {listed(known)}, which {verb} in float32.",) if known else ()
 
 
 def span(values: Dimension) -> str:

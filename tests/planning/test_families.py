@@ -14,7 +14,7 @@ from harness.planning import merging
 from harness.planning.explaining import explained
 from harness.planning.plan import resolve
 from harness.planning.planned import Cell, Plan, trials_of
-from harness.planning.recipe import budget, families, recipe, recipes_before
+from harness.planning.recipe import budget, families, in_float32, recipe, recipes_before
 from harness.planning.request import Request
 from harness.registry import STUDENTS, STUDIES
 from harness.runs import BaseTeacher, UntunedRun
@@ -231,3 +231,17 @@ def test_an_untuned_teacher_waits_for_its_pre_training() -> None:
     plan = resolve(Request("untuned_representations", teacher="embedded:train", tasks=["paraphrase"]))
     untuned = [(c.run.teacher, c.after) for c in plan.cells if isinstance(c.run, UntunedRun) and not c.refused]
     assert untuned and all(isinstance(who, BaseTeacher) and who.pretrained in after for who, after in untuned)
+
+
+@pytest.mark.parametrize(
+    ("students", "who"),
+    [
+        (("bilstm", "cbow"), "bilstm, which computes"),
+        (("bilstm", "biattentive_lstm"), "bilstm and biattentive_lstm, which compute"),
+        (("cbow",), ""),
+    ],
+)
+def test_students_that_precision_does_not_reach_are_told(students: tuple[str, ...], who: str) -> None:
+    told = in_float32(quick("precision=bfloat16", students=students))
+    assert all(sentence.endswith(f"{who} in float32.") for sentence in told) and len(told) == bool(who)
+    assert not in_float32(quick(students=students))

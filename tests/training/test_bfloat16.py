@@ -13,9 +13,11 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from harness import combine
-from harness.contracts import IGNORED, Batch, LayerMap, ModelInfo, Outputs, Signal
+from harness.contracts import IGNORED, Batch, LayerMap, ModelInfo, Outputs, Signal, Want
+from harness.evaluation.parameters import build_student
+from harness.evaluation.speed import as_batch
 from harness.modeling.signals import emit
-from harness.registry import OBJECTIVES
+from harness.registry import OBJECTIVES, STUDENTS
 from harness.testing.objective_cases import tensors
 from harness.training.loop import in_float32, precision
 from harness.training.sums import Sum
@@ -93,3 +95,15 @@ def test_a_loss_is_computed_in_float32_of_what_was_said_in_bfloat16(tmp_path: Pa
     run(tmp_path, [("prediction", 1, False)], objective=Listening, precision="bfloat16")
     assert {logits.dtype for logits in heard} == {torch.float32}
     assert all(torch.equal(logits, logits.bfloat16().float()) for logits in heard)
+
+
+@pytest.mark.parametrize("name", [name for name in STUDENTS.names() if STUDENTS.ships(name)])
+def test_what_a_student_says_of_its_precision_is_so(name: str) -> None:
+    torch.manual_seed(0)
+    student = build_student(name, {}, small_model("bert", 2, AutoModelForSequenceClassification).config.to_dict(), 3)
+    texts = as_batch(torch.arange(5, 35).view(3, 10))
+    with torch.no_grad():
+        plain = student.eval()(texts, Want(logits=True)).logits
+        with precision(settings(precision="bfloat16"), CPU):
+            rounded = student(texts, Want(logits=True)).logits
+    assert torch.equal(plain, rounded.float()) != student.autocasts
