@@ -40,6 +40,7 @@ def test_a_masked_language_model(tmp_path: Path) -> None:
         f"fairseq:{folder} is now a RobertaForMaskedLM in new/folder: --teacher new/folder takes it\n"
     )
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["folder"]
+    assert len({file.stat().st_mode for file in (tmp_path / "new" / "folder").iterdir()}) == 1, "weights, too"
     before, after = FairseqTeacher(str(folder)), HuggingFaceTeacher(str(tmp_path / "new" / "folder"))
     assert after.predicts_masked() and not after.answers(COLA)
     assert after.info(COLA).tokenizer == before.info(COLA).tokenizer
