@@ -212,22 +212,23 @@ def unfamiliar(plan: Plan, ledger: Ledger) -> tuple[str, ...]:
     )
 
 
-def recreated(plan: Plan, replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...]:
+def recreated(plan: Plan, replays: Sequence[Progress], ledger: Ledger) -> Iterator[str]:
     """Sentences on the texts of dev and held-out examples that augmented copies came to have, a task each."""
-    found = [(run.made, run.record) for replay in replays for run in replay.seeds]
+    found = [(run.made, run.record) for replay in replays for run in replay.seeds if "recreated" in run.record]
     found += [(first.run, ledger.read(run) or {}) for run, first in plan.first.items()]
     most: dict[str, Counter[str]] = {}
     for run, record in found:
         told = record.get("recreated", {})
         by_task: dict[str, dict[str, int]] = {run.task: told} if isinstance(run, TaskRun) else told
-        for task, counts in by_task.items():
-            most[task] = most.get(task, Counter()) | Counter(counts)
-    return tuple(
-        f"Augmented copies have the texts of up to {counts['dev']:,} dev and {counts['held_out']:,} held-out examples "
-        f"of {task}, so rows with copies were trained on some of what they are scored on."
-        for task, counts in sorted(most.items())
-        if +counts
-    )
+        for task, number in by_task.items():
+            most[task] = most.get(task, Counter()) | Counter(number)  # without what none has
+    for task, there in sorted((task, there) for task, there in most.items() if there):
+        which = " and ".join(f"{there[part]:,} {part.replace('_', '-')}" for part in sorted(there))
+        what = "they are scored on" if "dev" in there else "their epochs are chosen by"
+        yield (
+            f"Augmented copies have the texts of up to {which} examples of {task}, so rows with copies were trained on "
+            f"some of what {what}."
+        )
 
 
 def shared_draws(plan: Plan) -> Iterator[str]:
