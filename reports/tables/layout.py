@@ -16,7 +16,7 @@ from harness.reports.tables.quantities import COUNTED, FROM_NOTHING, is_score, s
 from harness.reports.tables.ranking import commonest, key_of
 from harness.reports.tables.shapes import Column, Entry, Interval, Line, Table
 
-CHANCE = 0.05  # Matthews' correlation up to which answers are as if drawn by chance
+CHANCE = 0.05  # Matthews' correlation up to which answers are no better than ones drawn by chance
 BEST, NONE = "best", "none"  # in place of a row that others are compared with
 
 
@@ -285,7 +285,7 @@ def _doubtful_teachers(table: Table) -> list[str]:
         correlated = [one["matthews"] for one in scores if "matthews" in one]
         if least is None and correlated and fmean(correlated) <= CHANCE:
             said.append(
-                f"On {column.label} the teacher answers by chance, with a Matthews' correlation of "
+                f"On {column.label} the teacher is no better than chance, with a Matthews' correlation of "
                 f"{written('', scaled('', fmean(correlated)))}: students learn its mistakes."
             )
     return said
