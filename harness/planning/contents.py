@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -161,13 +162,16 @@ def _mixed(name: str) -> list[str]:
     from harness.data.own_examples import DEV, TEST, TRAIN
 
     source, splits = own.KNOWN[name].source, {*TRAIN, *DEV, *TEST}
-    split = source.read.train_name
-    _, first = next(iter(source.rows(split)), ("", {}))
-    for column in [column for column, value in first.items() if str(value).lower() in splits]:
-        values = {str(row.get(column)) for _, row in source.rows(split)}
-        if len(values) > 1 and {value.lower() for value in values} <= splits and column != source.read.label:
-            return [
-                f"the column {column} of {source.data} is not read, so rows of {', '.join(sorted(values))} are all "
-                "split alike: to keep these splits, write each into a file of its own in one folder (train.csv)"
-            ]
-    return []
+    found: dict[str, set[str]] | None = None  # column -> its values, as long as all are splits
+    with suppress(UserError):  # of rows that a plugin gives once, and that have been read
+        for _, row in source.rows(source.read.train_name):
+            given = {column: str(row.get(column)) for column in (row if found is None else found)}
+            found = {c: {*(found or {}).get(c, ()), value} for c, value in given.items() if value.lower() in splits}
+            if not found:
+                break
+    return [
+        f"the column {column} of {source.data} is not read, so rows of {', '.join(sorted(values))} are all split "
+        "alike: to keep these splits, write each into a file of its own in one folder (train.csv)"
+        for column, values in (found or {}).items()
+        if len(values) > 1 and column != source.read.label
+    ][:1]

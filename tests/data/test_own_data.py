@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from harness.data.embedded import generate
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.jobs import examples
+from harness.planning.contents import _mixed
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
@@ -351,6 +353,15 @@ def test_a_column_that_names_splits_is_told_not_to_be_read(tmp_path: Path) -> No
     assert "mine.csv is not read, so rows of Train, test are all split alike" in notes(split)
     assert not notes([{**row, "split": "train"} for row in ROWS]), "of one split alone"
     assert not notes([{**row, "by": "test" if row["id"] % 5 else "taxi"} for row in ROWS]), "other words"
+
+
+def test_rows_that_a_plugin_gives_once_are_not_asked_for_again_in_vain(monkeypatch: Any) -> None:
+    def again(name: str) -> Any:
+        raise UserError("read twice")
+
+    source = SimpleNamespace(read=SimpleNamespace(train_name="train"), rows=again)
+    monkeypatch.setitem(own.KNOWN, "mine", SimpleNamespace(source=source))
+    assert _mixed("mine") == []
 
 
 def test_data_that_change_after_the_plan_are_refused(tmp_path: Path) -> None:
