@@ -22,6 +22,7 @@ class CorpusText:
         self.padding: int = tokenizer.pad_token_id or 0
         self.separator = tokenizer.sep_token_id
         self.segments = "token_type_ids" in tokenizer.model_input_names
+        self.pairs = corpus.pairs and self.segments and 1 in tokenizer("a", "a")["token_type_ids"]
 
     def __len__(self) -> int:
         return len(self.corpus)
@@ -46,7 +47,7 @@ class CorpusText:
         if self.segments:
             separators = tokens == self.separator
             before = separators.cumsum(1) - separators  # (B, L) separators before each token
-            arrays["token_type_ids"] = (self.corpus.pairs & real & (before > 0)).astype(np.int64)
+            arrays["token_type_ids"] = (self.pairs & real & (before > 0)).astype(np.int64)
         on_device = {name: onto(torch.from_numpy(array), device) for name, array in arrays.items()}
         return Encoding(on_device, torch.from_numpy(real.sum(1)))
 

@@ -94,7 +94,6 @@ def joint_student(run: JointStudentRun, work: Work) -> Performed:
     return record | count(joint.network(next(iter(parts)))) | {
         "initialisation": started,
         "examples": {name: len(found.train) for name, found in examples.items()},
-        "recreated": {name: found.recreated for name, found in examples.items() if found.recreated},
         "teacher_signals": {name: teacher.how(sums[name].wants()[1]) for name, teacher in teachers.items()},
     }, predictions
 

@@ -129,6 +129,5 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
         "selection": history.best["selection"],
         "initialisation": started,
         "examples": len(examples.train),
-        **({"recreated": examples.recreated} if examples.recreated else {}),
         "teacher_signals": answers.how(wanted),
     }, predictions

@@ -71,7 +71,9 @@ def evaluate(
         **({} if answers is None else {"teacher": answers}),
     }
     more, others = further(model, task, run, work, reader)
-    record = {"metrics": metrics, "examples_per_second": len(first) / own.seconds}
+    record: Record = {"metrics": metrics, "examples_per_second": len(first) / own.seconds}
+    if examples.recreated:
+        record["recreated"] = examples.recreated
     return record | more, predictions | others
 
 

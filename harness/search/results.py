@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -216,12 +216,11 @@ def recreated(plan: Plan, replays: Sequence[Progress], ledger: Ledger) -> Iterat
     """Sentences on the texts of dev and held-out examples that augmented copies came to have, a task each."""
     found = [(run.made, run.record) for replay in replays for run in replay.seeds if "recreated" in run.record]
     found += [(first.run, ledger.read(run) or {}) for run, first in plan.first.items()]
-    most: dict[str, Counter[str]] = {}
+    most: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for run, record in found:
-        told = record.get("recreated", {})
-        by_task: dict[str, dict[str, int]] = {run.task: told} if isinstance(run, TaskRun) else told
-        for task, number in by_task.items():
-            most[task] = most.get(task, Counter()) | Counter(number)  # without what none has
+        parts: dict[str, Record] = {run.task: record} if isinstance(run, TaskRun) else record.get("by_task", {})
+        for task, part in parts.items():
+            most[task] |= Counter(part.get("recreated"))  # without what none has
     for task, there in sorted((task, there) for task, there in most.items() if there):
         which = " and ".join(f"{there[part]:,} {part.replace('_', '-')}" for part in sorted(there))
         what = "they are scored on" if "dev" in there else "their epochs are chosen by"

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerBase
 
 from harness.contracts import IGNORED
@@ -96,6 +97,18 @@ def test_pairs_are_read_as_the_embedded_teacher_was_pre_trained_on_them(tmp_path
     inner = [token for i in range(len(packed)) for token in packed.piece(i)[1:-1].tolist()]
     assert inner == [i for pair in texts for one in pair for i in tokenizer(one, add_special_tokens=False)["input_ids"]]
     assert not MaskedText(packed, tokenizer).batch(torch.arange(9), CPU).encodings[0]["token_type_ids"].any()
+
+
+def test_a_pair_has_no_segments_for_a_tokenizer_that_gives_it_none(tmp_path: Path, monkeypatch: Any) -> None:
+    """As MPNet's, whose model may have one alone."""
+    monkeypatch.setattr(corpora, "SENTENCES", 50)
+    tokenizer = EmbeddedTeacher().tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    text = MaskedText(tokenised("embedded", content("embedded"), tokenizer, 32, tmp_path), tokenizer)
+    encoding = text.batch(torch.arange(50), CPU).encodings[0]
+    assert (encoding["input_ids"] == 3).sum() > 80 and not encoding["token_type_ids"].any()
 
 
 def test_a_separator_in_a_text_divides_no_pair(tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def test_copies_that_have_the_texts_of_dev_are_told() -> None:
     ]
     replays = [Progress(seeds=[Finished("", lambda run=run: run, {}, {"recreated": told})]) for run, told in runs]
     joint = First(a_run(JointStudentRun, tasks={"rte": "", "mrpc": ""}))
-    records = {"j": {"recreated": {"rte": {"dev": 1000, "held_out": 0}, "mrpc": {"dev": 0, "held_out": 0}}}}
+    by_task = {"rte": {"recreated": {"dev": 1000, "held_out": 0}}, "mrpc": {"recreated": {"dev": 0, "held_out": 0}}}
+    records = {"j": {"by_task": by_task}}
     ledger: Any = SimpleNamespace(read=records.get)
     assert [*recreated(plan([], first={"j": joint, "unfinished": joint}), replays, ledger)] == [
         "Augmented copies have the texts of up to 2 held-out examples of cola, so rows with copies were trained on "
