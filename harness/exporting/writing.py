@@ -68,8 +68,6 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
         size = sum(file.stat().st_size for file in temporary.glob("*.safetensors"))
         readme = card.text(about, opened, type(model).__name__, plain is not None, size)
         (temporary / CARD).write_text(readme, encoding="utf-8")
-        for file in temporary.glob("*.safetensors"):  # its library lets nobody but the owner read what it writes
-            file.chmod((temporary / CARD).stat().st_mode)
     if plain is not None:
         return ""
     return (

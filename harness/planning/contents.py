@@ -14,7 +14,7 @@ from harness.answers import Faulty, ask, parts_of
 from harness.contracts import Task
 from harness.data import own
 from harness.data.tasks import get_task
-from harness.errors import UserError, alike
+from harness.errors import UserError, alike, listed
 from harness.files import checksum
 from harness.modeling import glove
 from harness.planning.reading import sample
@@ -170,8 +170,8 @@ def _mixed(name: str) -> list[str]:
             if not found:
                 break
     return [
-        f"the column {column} of {source.data} is not read, so rows of {', '.join(sorted(values))} are all split "
-        "alike: to keep these splits, write each into a file of its own in one folder (train.csv)"
+        f"the column {column} of {source.data} is not read, so its rows of {listed(sorted(values))} are mixed: "
+        "to keep these splits, write each into a file of its own in one folder (train.csv)"
         for column, values in (found or {}).items()
         if len(values) > 1 and column != source.read.label
     ][:1]

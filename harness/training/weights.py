@@ -64,6 +64,8 @@ def save_reader(reader: PreTrainedTokenizerBase, folder: Path) -> None:
 def whole_folder(folder: Path, durable: bool = True, new: bool = False) -> Iterator[Path]:
     """A folder to write into that takes its name once all of it is written. Raises UserError as `save` does.
 
+    Whoever may read the folder may read its files.
+
     durable: it is so even if the machine loses its power. Otherwise its checksums tell, and it can be made again.
     new: what somebody else has meanwhile put in its place is no older one of ours: UserError is raised, and it stays.
     """
@@ -71,8 +73,12 @@ def whole_folder(folder: Path, durable: bool = True, new: bool = False) -> Itera
         with none_left_empty(folder.parent), beside(folder) as temporary:
             temporary.mkdir(parents=True)
             yield temporary
-            for path in filter(Path.is_file, temporary.rglob("*")) if durable else ():
-                sync_file(path)
+            mode = temporary.stat().st_mode & 0o666  # safetensors lets nobody but the owner read what it writes
+            for path in filter(Path.is_file, temporary.rglob("*")):
+                if path.stat().st_mode & 0o666 != mode:
+                    path.chmod(mode)
+                if durable:
+                    sync_file(path)
             if folder.exists() and not new:  # of a run that was killed before its record was written, or is made anew
                 shutil.rmtree(folder)
             os.replace(temporary, folder)

@@ -41,6 +41,16 @@ def test_an_older_one_of_ours_is_replaced(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "weights") == ["after"]
 
 
+def test_whoever_may_read_the_folder_may_read_its_weights(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        model = BertModel(BertConfig(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1))
+        save(model, tmp_path / "weights")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "weights").iterdir()} == {0o644}
+
+
 def test_one_that_is_stopped_leaves_nothing_and_one_that_is_killed_until_the_next(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "weights") as folder:
         (folder / "half").write_text("")
